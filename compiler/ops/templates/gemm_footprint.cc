@@ -84,7 +84,7 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   f.l1_bytes = panel_bytes + rows_bytes;
   f.l2_bytes = block_bytes + chunk_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = 0.75 * static_cast<double>(t.l2_bytes);
-  const double l3 = 0.4 * static_cast<double>(t.l3_bytes);  // others use it too
+  const double l3 = 0.35 * static_cast<double>(t.l3_bytes);  // others use it too
   // Past L1 a chunk's rows come anew for every panel if they do not stay there, and a panel for every row tile. Lines
   // pushed out of it are fetched whole for one element, again and again.
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);

@@ -325,7 +325,10 @@ const NamedChain kChains[] = {
        m.Node("Slice", {"shape", "zero", "one"}, {"n"});
        Of(m, "Slice", {"rows", "zero", "n"});
      }},
-    {"padded", [](ModelBuilder& m) { Of(m, "Pad", {"rows", "beside"}); }},
+    {"padded",
+     [](ModelBuilder& m) {
+       Of(m, "Pad", {"rows", "beside"});
+     }},
     {"resized",
      [](ModelBuilder& m) {
        m.Node("Reshape", {"rows", "images"}, {"image"});

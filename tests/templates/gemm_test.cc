@@ -31,6 +31,11 @@ const char kCollidingPixels[] =
     "(f32[1,512,7,6]@0231, const f32[24,512,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] strides=[2,2]) -> "
     "f32[1,24,4,3]@0231; anchor=0";
 
+// Panels that come in parts.
+const char kLong[] =
+    "(f32[11,4096], const f32[4096,40], f32[40]) matmul(0,1) -> f32[11,40]; add(3,2) -> f32[11,40]; relu(4) -> "
+    "f32[11,40]; anchor=0";
+
 const char kScaled[] =
     "(f32[2,49,1,1]@0231, f32[2,49,5,7]@0231, const f32[80,49,1,1], f32[2,80,5,7]@0231) mul(0,1) -> "
     "f32[2,49,5,7]@0231; relu(4) -> f32[2,49,5,7]@0231; conv2d(5,2; dilations=[1,1] group=1 pads=[0,0,0,0] "
@@ -87,12 +92,33 @@ Target WithTinyCaches(Target t) {
 
 TEST(GemmTest, EveryValueOfEveryKnobWithFewCaches) {
   Rng rng(3);
-  for (const char* text : {kDense,           kBatched,         kVector,          kShort,          kShortBatched,
-                           kTransposed,      kWholeTransposed, kPointwise,       kSpatial,        kCollidingRows,
-                           kCollidingPixels, kScaled,          kScaledStrided,   kScaledFilters,  kScaledDynamicFilters,
-                           kPairs,           kOddPairs,        kTransposedPairs, kMadePairs,      kWindowOfPairs,
-                           kBytes,           kOddBytes,        kWindowOfBytes,   kCollidingPairs, kCollidingMadePairs,
-                           kCollidingBytes}) {
+  for (const char* text : {kDense,
+                           kBatched,
+                           kVector,
+                           kShort,
+                           kShortBatched,
+                           kTransposed,
+                           kWholeTransposed,
+                           kPointwise,
+                           kSpatial,
+                           kCollidingRows,
+                           kCollidingPixels,
+                           kScaled,
+                           kScaledStrided,
+                           kScaledFilters,
+                           kScaledDynamicFilters,
+                           kPairs,
+                           kOddPairs,
+                           kTransposedPairs,
+                           kMadePairs,
+                           kWindowOfPairs,
+                           kBytes,
+                           kOddBytes,
+                           kWindowOfBytes,
+                           kCollidingPairs,
+                           kCollidingMadePairs,
+                           kCollidingBytes,
+                           kLong}) {
     const Workload w = Parse(text);
     const std::vector<NDArray> inputs = RandomInputs(w, rng);
     absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
@@ -145,6 +171,11 @@ TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
   EXPECT_EQ(parts("(f32[1,300], const f32[300,16]) matmul(0,1) -> f32[1,16]; anchor=0", 8),
             (std::vector<int64_t>{1, 2}));  // a part is worth a thread's start
   EXPECT_EQ(parts("(f32[64,768], const f32[768,768]) matmul(0,1) -> f32[64,768]; anchor=0", 8),
+            (std::vector<int64_t>{1}));
+  // Panels that are too long to stay for many rows come in parts.
+  EXPECT_EQ(parts("(f32[64,8192], const f32[8192,768]) matmul(0,1) -> f32[64,768]; anchor=0", 8),
+            (std::vector<int64_t>{1, 4, 8, 16, 32}));
+  EXPECT_EQ(parts("(f32[8,8192], const f32[8192,768]) matmul(0,1) -> f32[8,768]; anchor=0", 8),
             (std::vector<int64_t>{1}));
   Target t = *ParseTarget("llvm:skylake-avx512");
   t.cpu()->threads = 2;

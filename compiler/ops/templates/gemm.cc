@@ -16,11 +16,28 @@ using ir::Expr;
 constexpr int64_t kPrefetchBytes = 4096;  // how far ahead of its use B's panel is fetched where one tile uses it
 constexpr int64_t kFewVectors = 16;       // of output for each thread: the most that a reduction is parted for
 constexpr int64_t kLeastPart = 128;       // steps of a reduction that are worth a thread's start
+// Of a reduction whose panels of B do not stay in L2: its least length, and that of its parts, whose panels do. So few
+// rows use a panel once or twice anyway.
+constexpr int64_t kLongReduction = 4096, kShortestPart = 256, kLongestPart = 2048, kFewRows = 8;
+
+// Where rows use a panel of B in turn that is too long to stay for them, it comes in parts that are not.
+bool PanelsComeInParts(const GemmView& v) {
+  return !v.numbers && !v.prologue && v.ways == 1 && v.reduction.size() == 1 && v.rows > kFewRows &&
+         ReductionLength(v) >= kLongReduction;
+}
 
 // Threads share the reduction where the output is too small to be shared.
 std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
   std::vector<int64_t> parts = {1};
-  if (v.numbers || v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) return parts;
+  if (v.numbers) return parts;
+  if (v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) {
+    for (int64_t p : {4, 8, 16, 32}) {
+      const int64_t length = ReductionLength(v) / p;
+      if (PanelsComeInParts(v) && v.reduction.back() % p == 0 && kShortestPart <= length && length <= kLongestPart)
+        parts.push_back(p);
+    }
+    return parts;
+  }
   for (int64_t p : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
     if (p <= t.threads && v.reduction.back() % p == 0 && ReductionLength(v) >= p * kLeastPart) parts.push_back(p);
   }
@@ -329,7 +346,11 @@ ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t) 
   if (v.MakesB() && v.numbers->per_byte > 1)
     unrolled = v.ways > 1 ? std::vector<int64_t>{2, 4, 8} : std::vector<int64_t>{2};
   space.Add("ku", unrolled);
-  if (!v.prologue && RowsCollide(v, t) && parts.size() == 1 && v.rows > 1) space.Add("ca", {0, 1});
+  const bool copies = !v.prologue && RowsCollide(v, t) && v.rows > 1 && (parts.size() == 1 || PanelsComeInParts(v));
+  if (copies) space.Add("ca", {0, 1});
+  if (copies && parts.size() > 1) {
+    space.Require("rows are copied whole", [](const Config& c) { return c["ca"] == 0 || PartsOf(c) == 1; });
+  }
   const bool constant_b = w.inputs[v.b_input].constant;
   space.Add("pack", constant_b || !v.b_contiguous ? std::vector<int64_t>{1} : std::vector<int64_t>{0, 1});
   RequireTile(space, v.columns, t);

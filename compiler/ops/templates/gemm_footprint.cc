@@ -84,7 +84,7 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   f.l1_bytes = panel_bytes + rows_bytes;
   f.l2_bytes = block_bytes + chunk_bytes;
   const double l1 = static_cast<double>(t.l1_bytes), l2 = 0.75 * static_cast<double>(t.l2_bytes);
-  const double l3 = 0.35 * static_cast<double>(t.l3_bytes);  // others use it too
+  const double l3 = 0.4 * static_cast<double>(t.l3_bytes);  // others use it too
   // Past L1 a chunk's rows come anew for every panel if they do not stay there, and a panel for every row tile. Lines
   // pushed out of it are fetched whole for one element, again and again.
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
@@ -107,14 +107,16 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   const double a_bytes = std::min(kElementBytes * batch * rows * k, Bytes(w.TypeOf(w.calls[w.anchor].args[0])));
   const double kept_as = to_cache ? v.numbers->BytesEach() / static_cast<double>(kElementBytes) : 1;
   const double b_bytes = blocks * block_bytes * kept_as, out_bytes = kElementBytes * batch * rows * columns;
-  const auto traffic = [&](double cache) {
-    const double kept_b = tile.blocks_outside ? block_bytes : b_bytes, kept_a = a_bytes / batch;
-    const double a = !tile.blocks_outside || kept_a + block_bytes <= cache ? 1 : blocks;
+  // Threads that share the cache go through blocks of their own.
+  const auto traffic = [&](double cache, double threads) {
+    const double block = block_bytes * std::min(threads, blocks * batch);
+    const double kept_b = tile.blocks_outside ? block : b_bytes, kept_a = a_bytes / batch;
+    const double a = !tile.blocks_outside || kept_a + block <= cache ? 1 : blocks;
     const double b = kept_b + chunk_bytes <= cache ? 1 : panel_bytes + chunk_bytes <= cache ? chunks : row_tiles;
     return a * a_bytes + b * batch * b_bytes + out_bytes;
   };
-  f.l3_traffic = traffic(l2);
-  f.memory_traffic = traffic(std::max(l2, l3));
+  f.l3_traffic = traffic(l2, 1);
+  f.memory_traffic = traffic(std::max(l2, l3), t.threads);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = static_cast<double>(tile.units(v));
   f.chunk_imbalance = static_cast<double>(tile.MostOfAThread(v, t) * t.threads) / (batch * blocks * row_tiles);

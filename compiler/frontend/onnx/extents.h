@@ -17,8 +17,8 @@ absl::StatusOr<std::optional<Varying>> VaryingOf(Context& c, const Node& node);
 
 // `v` with `value` behind its end, as a value of known extents.
 absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value);
-// Readies places and updates of a scatter into `data`, which are as many: those behind the end go nowhere. Lines that the
-// data has as many of stay as they are.
+// Readies places and updates of a scatter into `data`, which are as many: those behind the end go nowhere. Lines that
+// the data has as many of stay as they are.
 absl::Status CutUpdates(Context& c, ValueId data, ValueId& at, ValueId& updates);
 // Which positions along the axis count: bools, [extent].
 absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t extent);

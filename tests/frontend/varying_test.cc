@@ -311,6 +311,13 @@ const NamedChain kChains[] = {
        m.Node("Add", {"zero", "n"}, {"end"});
        Of(m, "Slice", {"others", "zero", "end", "zero"});
      }},
+    {"cut to the same end",
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"rows"}, {"shape"});
+       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       m.Node("Slice", {"others", "zero", "n"}, {"s"});
+       Of(m, "Add", {"s", "rows"});
+     }},
     {"as many as they are",
      [](ModelBuilder& m) {
        m.Node("Shape", {"rows"}, {"shape"});
@@ -494,6 +501,7 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
     m.Ints("back", {-2});
     m.Ints("end", {100});
     m.Ints("pads", {1, 1});
+    m.Ints("seven_long", {7});
     m.Ints("repeats", {2});
     m.Ints("two_lines", {7, -1});
     m.Ints("column", {-1, 1});
@@ -508,6 +516,8 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
                                                {"MatMul", "v", "eye"},
                                                {"Pad", "v", "pads"},
                                                {"ScatterND", "v", "column", "column"},
+                                               {"CenterCropPad", "v", "seven_long"},
+                                               {"Resize", "v", "", "", "seven_long"},
                                                {"Tile", "v", "repeats"},
                                                {"Slice", "v", "back", "end"},
                                                {"Unique", "v"},

@@ -175,6 +175,8 @@ TEST(GemmTest, ThreadsShareTheReductionOfASmallOutput) {
   // Panels that are too long to stay for many rows come in parts.
   EXPECT_EQ(parts("(f32[64,8192], const f32[8192,768]) matmul(0,1) -> f32[64,768]; anchor=0", 8),
             (std::vector<int64_t>{1, 4, 8, 16, 32}));
+  EXPECT_EQ(parts("(f32[256,8192], const f32[8192,768]) matmul(0,1) -> f32[256,768]; anchor=0", 8),
+            (std::vector<int64_t>{1, 4, 8}));  // no more than a quarter of the weights is made of them
   EXPECT_EQ(parts("(f32[8,8192], const f32[8192,768]) matmul(0,1) -> f32[8,768]; anchor=0", 8),
             (std::vector<int64_t>{1}));
   Target t = *ParseTarget("llvm:skylake-avx512");

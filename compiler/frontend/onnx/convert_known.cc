@@ -59,7 +59,7 @@ absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
 }
 
 absl::Status ShapeOf(Context& c, const OnnxNode& n) {
-  const Shape& shape = c.ShapeOf(n.Input(0));
+  const Shape shape = c.ShapeOf(n.Input(0));
   const int64_t rank = c.Rank(n.Input(0));
   auto clamped = [rank](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
   const int64_t start = clamped(n.Int("start", 0)), end = clamped(n.Int("end", rank));

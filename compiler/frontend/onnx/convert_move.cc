@@ -187,7 +187,9 @@ absl::Status Slice(Context& c, const OnnxNode& n) {
   if (end.has_value()) {
     const size_t at = static_cast<size_t>(end->axis);
     const Ints starts = attrs.Ints("starts"), axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
-    if (std::max(starts.size(), at + 1) > std::min(axes.size(), steps.size()) || starts[at] != 0 || steps[at] != 1)
+    if (starts.size() <= at || axes.size() != starts.size() || steps.size() != starts.size())
+      return absl::InvalidArgumentError("starts, ends, axes and steps are not as many");
+    if (starts[at] != 0 || steps[at] != 1)
       return absl::UnimplementedError("the end is one that only the run knows, and the slice is not of the first ones");
     TEMPER_ASSIGN_OR_RETURN(end->axis, Axis(axes[at], c.Rank(n.Input(0))));
   }
@@ -306,6 +308,8 @@ absl::Status CenterCropPad(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], static_cast<int64_t>(rank)));
     const size_t d = static_cast<size_t>(axis);
     if (shape[i] < 0) return absl::InvalidArgumentError("a length is negative");
+    if (const Varying* v = c.VaryingOf(n.Input(0)); v != nullptr && v->axis == axis)
+      TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "CenterCropPad"));
     const int64_t added = shape[i] - from[d];
     pads[d] = added / 2;
     pads[rank + d] = added - added / 2;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/resize_matrix.h"
 
@@ -200,6 +201,15 @@ absl::Status SetRegion(Context& c, const OnnxNode& n, std::vector<ResampledAxis>
   return absl::OkStatus();
 }
 
+// Whether there is a size, or a scale, for an axis whose extent only the run knows.
+bool NamesVarying(Context& c, const OnnxNode& n) {
+  const Varying* v = c.VaryingOf(n.Input(0));
+  if (v == nullptr) return false;
+  const int64_t rank = c.Rank(n.Input(0));
+  const Ints axes = n.Ints("axes", AxesFrom(0, rank));
+  return std::ranges::any_of(axes, [&](int64_t axis) { return (axis < 0 ? axis + rank : axis) == v->axis; });
+}
+
 absl::Status Resize(Context& c, const OnnxNode& n) {
   if (n.opset < 11) return Upsample(c, n);
   const Shape shape = c.ShapeOf(n.Input(0));
@@ -213,6 +223,7 @@ absl::Status Resize(Context& c, const OnnxNode& n) {
   std::vector<ResampledAxis> axes;
   if (sizes_in != kNoValue && NumElements(c.ShapeOf(sizes_in)) > 0) {
     TEMPER_ASSIGN_OR_RETURN(Ints sizes, c.KnownInts(sizes_in, "sizes"));
+    if (NamesVarying(c, n)) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "a resize to sizes"));
     TEMPER_ASSIGN_OR_RETURN(sizes, Spread(sizes, n, Ints(shape)));
     TEMPER_ASSIGN_OR_RETURN(axes, BySizes(n, shape, sizes));
   } else {

@@ -86,6 +86,11 @@ absl::Status ScatterElements(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (c.ShapeOf(n.Input(2)) != c.ShapeOf(n.Input(1)))
     return absl::InvalidArgumentError("the updates are as many as the indices name");
+  if (const Varying* v = c.VaryingOf(n.Input(1)); v != nullptr && v->axis != axis) {
+    const size_t d = static_cast<size_t>(v->axis);
+    if (d < shape.size() && c.ShapeOf(n.Input(1))[d] > shape[d])  // fewer may be found than there is room for
+      TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(1), "ScatterElements"));
+  }
   TEMPER_RETURN_IF_ERROR(CheckReach(shape, c.ShapeOf(n.Input(1)), axis));
   const int64_t count = NumElements(shape), number = NumElements(c.ShapeOf(n.Input(1)));
   if (count == 0 || number == 0) return c.Set(n, n.Input(0));

@@ -465,7 +465,11 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
     if (own->axis != count.axis) return Refused("a slice along another axis");
     most = own->extent;
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId least, c.Call("min", {}, {count.extent, most}));
+  // Where there is room for all, values that are cut to one end agree.
+  ValueId least = count.extent;
+  if (c.VaryingOf(v) != nullptr || c.MostOf(count.extent) > extent) {
+    TEMPER_ASSIGN_OR_RETURN(least, c.Call("min", {}, {count.extent, most}));
+  }
   TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
   c.SetVarying(v, {count.axis, least});
   return v;

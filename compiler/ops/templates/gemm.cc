@@ -33,7 +33,10 @@ std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
   if (v.batch * v.rows * CeilDiv(v.columns, t.lanes()) > kFewVectors * t.threads) {
     for (int64_t p : {4, 8, 16, 32}) {
       const int64_t length = ReductionLength(v) / p;
-      if (PanelsComeInParts(v) && v.reduction.back() % p == 0 && kShortestPart <= length && length <= kLongestPart)
+      // What they make is a quarter of B at most.
+      const bool few = 4 * p * v.batch * v.rows <= ReductionLength(v);
+      if (few && PanelsComeInParts(v) && v.reduction.back() % p == 0 && kShortestPart <= length &&
+          length <= kLongestPart)
         parts.push_back(p);
     }
     return parts;

@@ -303,13 +303,12 @@ absl::Status CenterCropPad(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const Ints shape, c.KnownInts(n.Input(1), "the new shape"));
   const Ints axes = n.Ints("axes", AxesFrom(0, static_cast<int64_t>(rank)));
   if (shape.size() != axes.size()) return absl::InvalidArgumentError("the new shape has one length an axis");
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), axes, "CenterCropPad"));
   Ints pads(2 * rank, 0);
   for (size_t i = 0; i < axes.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], static_cast<int64_t>(rank)));
     const size_t d = static_cast<size_t>(axis);
     if (shape[i] < 0) return absl::InvalidArgumentError("a length is negative");
-    if (const Varying* v = c.VaryingOf(n.Input(0)); v != nullptr && v->axis == axis)
-      TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "CenterCropPad"));
     const int64_t added = shape[i] - from[d];
     pads[d] = added / 2;
     pads[rank + d] = added - added / 2;

@@ -201,15 +201,6 @@ absl::Status SetRegion(Context& c, const OnnxNode& n, std::vector<ResampledAxis>
   return absl::OkStatus();
 }
 
-// Whether there is a size, or a scale, for an axis whose extent only the run knows.
-bool NamesVarying(Context& c, const OnnxNode& n) {
-  const Varying* v = c.VaryingOf(n.Input(0));
-  if (v == nullptr) return false;
-  const int64_t rank = c.Rank(n.Input(0));
-  const Ints axes = n.Ints("axes", AxesFrom(0, rank));
-  return std::ranges::any_of(axes, [&](int64_t axis) { return (axis < 0 ? axis + rank : axis) == v->axis; });
-}
-
 absl::Status Resize(Context& c, const OnnxNode& n) {
   if (n.opset < 11) return Upsample(c, n);
   const Shape shape = c.ShapeOf(n.Input(0));
@@ -223,7 +214,8 @@ absl::Status Resize(Context& c, const OnnxNode& n) {
   std::vector<ResampledAxis> axes;
   if (sizes_in != kNoValue && NumElements(c.ShapeOf(sizes_in)) > 0) {
     TEMPER_ASSIGN_OR_RETURN(Ints sizes, c.KnownInts(sizes_in, "sizes"));
-    if (NamesVarying(c, n)) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "a resize to sizes"));
+    TEMPER_RETURN_IF_ERROR(
+        MustBeKnownAlong(c, n.Input(0), n.Ints("axes", AxesFrom(0, std::ssize(shape))), "a resize to sizes"));
     TEMPER_ASSIGN_OR_RETURN(sizes, Spread(sizes, n, Ints(shape)));
     TEMPER_ASSIGN_OR_RETURN(axes, BySizes(n, shape, sizes));
   } else {

@@ -457,6 +457,11 @@ absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what) {
   return c.VaryingOf(v) == nullptr ? absl::OkStatus() : Refused(what);
 }
 
+absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>& axes, std::string_view what) {
+  const Varying* varying = c.VaryingOf(v);
+  return varying != nullptr && Names(axes, varying->axis, c.Rank(v)) ? Refused(what) : absl::OkStatus();
+}
+
 absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
   const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(count.axis)];
   ValueId most = c.Scalar(DType::kI64, static_cast<double>(extent));

@@ -32,6 +32,8 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count);
 
 // An error where the extents of `v` are not all known; `what` must know them.
 absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what);
+// The same of the extents along these axes, counted from either end.
+absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>& axes, std::string_view what);
 
 // A shape that is known, but for one extent perhaps, which stands with its largest.
 struct Dims {

@@ -448,7 +448,7 @@ TEST_F(CliTest, RevalidatesWithoutASearch) {
 
 TEST_F(CliTest, TunesForAnotherTargetThatRunsHere) {
   const std::string db = " --db " + dir_ + "/t.db";
-  const Result tuned = Temper("tune " + model_ + db + " --trials 6 --target llvm:nehalem");
+  const Result tuned = Temper("tune " + model_ + db + " --trials 24 --target llvm:nehalem");
   ASSERT_EQ(tuned.code, 0) << tuned.out;
   for (const nlohmann::json& record : Temper("db list --json" + db).Lines())
     EXPECT_NE(record["target"].get<std::string>().find("nehalem"), std::string::npos);

@@ -120,6 +120,12 @@ void Along(ModelBuilder& m, const char* op, int64_t axis, const std::string& inp
   ModelBuilder::SetInt(m.Node(op, {input}, {"y"}), "axis", axis);
 }
 
+// How many rows there are, as `n`, [1].
+void Count(ModelBuilder& m, const std::string& rows) {
+  m.Node("Shape", {rows}, {"shape"});
+  m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+}
+
 // The number of its row for each element, as `number`.
 void Numbers(ModelBuilder& m) {
   m.Node("IsNaN", {"rows"}, {"none"});
@@ -229,8 +235,7 @@ const NamedChain kChains[] = {
      }},
     {"as many as there are",
      [](ModelBuilder& m) {
-       m.Node("Shape", {"rows"}, {"shape"});
-       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Count(m, "rows");
        m.Node("Min", {"n", "three"}, {"k"});
        auto& node = m.Node("TopK", {"rows", "k"}, {"y", "places_of_best"});
        ModelBuilder::SetInt(node, "axis", 0);
@@ -255,8 +260,7 @@ const NamedChain kChains[] = {
      }},
     {"expanded as exporters write it",
      [](ModelBuilder& m) {
-       m.Node("Shape", {"rows"}, {"shape"});
-       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Count(m, "rows");
        ModelBuilder::SetInt(m.Node("Concat", {"n", "minus"}, {"wanted"}), "axis", 0);
        m.Node("Equal", {"wanted", "minus"}, {"open"});
        m.Node("Where", {"open", "ones", "wanted"}, {"target"});
@@ -306,30 +310,26 @@ const NamedChain kChains[] = {
      }},
     {"as many of others",
      [](ModelBuilder& m) {
-       m.Node("Shape", {"rows"}, {"shape"});
-       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Count(m, "rows");
        m.Node("Add", {"zero", "n"}, {"end"});
        Of(m, "Slice", {"others", "zero", "end", "zero"});
      }},
     {"cut to the same end",
      [](ModelBuilder& m) {
-       m.Node("Shape", {"rows"}, {"shape"});
-       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Count(m, "rows");
        m.Node("Slice", {"others", "zero", "n"}, {"s"});
        Of(m, "Add", {"s", "rows"});
      }},
     {"as many as they are",
      [](ModelBuilder& m) {
-       m.Node("Shape", {"rows"}, {"shape"});
-       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Count(m, "rows");
        m.Node("Slice", {"rows", "zero", "n"}, {"s"});
        Of(m, "Add", {"s", "rows"});
      }},
     {"as many as those that are left",
      [](ModelBuilder& m) {
        m.Node("Slice", {"rows", "one", "end_of_all", "zero"}, {"later"});
-       m.Node("Shape", {"later"}, {"shape"});
-       m.Node("Slice", {"shape", "zero", "one"}, {"n"});
+       Count(m, "later");
        Of(m, "Slice", {"rows", "zero", "n"});
      }},
     {"padded",

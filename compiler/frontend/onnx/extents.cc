@@ -374,9 +374,7 @@ Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::
   const int64_t rank = c.Rank(inputs[0]);
   if (op == "gather" && FromFront(attrs.Int("axis", 0), rank) == v.axis) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId at, c.Cast(inputs[1], DType::kI64));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId turned, c.Call("add", {}, {at, v.extent}));
-    TEMPER_ASSIGN_OR_RETURN(inputs[1], c.Call("where", {}, {negative, turned, at}));
+    TEMPER_ASSIGN_OR_RETURN(inputs[1], CountedFromFront(c, at, v.extent));
     return std::nullopt;
   }
   const std::optional<double> neutral = Neutral(op, c.TypeOf(inputs[0]).dtype);
@@ -463,16 +461,14 @@ absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>&
 }
 
 absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
-  const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(count.axis)];
-  ValueId most = c.Scalar(DType::kI64, static_cast<double>(extent));
-  if (const Varying* own = c.VaryingOf(v)) {
-    if (*own == count) return v;
-    if (own->axis != count.axis) return Refused("a slice along another axis");
-    most = own->extent;
-  }
+  const int64_t room = c.ShapeOf(v)[static_cast<size_t>(count.axis)];
+  const Varying* own = c.VaryingOf(v);
+  if (own != nullptr && *own == count) return v;
+  if (own != nullptr && own->axis != count.axis) return Refused("a slice along another axis");
   // Where there is room for all, values that are cut to one end agree.
   ValueId least = count.extent;
-  if (c.VaryingOf(v) != nullptr || c.MostOf(count.extent) > extent) {
+  if (own != nullptr || c.MostOf(count.extent) > room) {
+    const ValueId most = own != nullptr ? own->extent : c.Scalar(DType::kI64, static_cast<double>(room));
     TEMPER_ASSIGN_OR_RETURN(least, c.Call("min", {}, {count.extent, most}));
   }
   TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));

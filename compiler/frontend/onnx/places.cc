@@ -65,6 +65,12 @@ absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at) {
   return GatherFlat(c, from, at, std::move(flat));
 }
 
+absl::StatusOr<ValueId> CountedFromFront(Context& c, ValueId at, ValueId end) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId turned, c.Call("add", {}, {at, end}));
+  return c.Call("where", {}, {negative, turned, at});
+}
+
 absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent, ValueId varying) {
   TEMPER_ASSIGN_OR_RETURN(at, c.Cast(at, DType::kI64));
   if (extent < 1 && NumElements(c.ShapeOf(at)) > 0)
@@ -75,10 +81,8 @@ absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent, ValueId v
       if (index < -extent || index >= extent) return absl::InvalidArgumentError("an index is out of range");
     }
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId negative, c.Call("less", {}, {at, c.Scalar(DType::kI64, 0)}));
   const ValueId end = varying != kNoValue ? varying : c.Scalar(DType::kI64, static_cast<double>(extent));
-  TEMPER_ASSIGN_OR_RETURN(ValueId turned, c.Call("add", {}, {at, end}));
-  TEMPER_ASSIGN_OR_RETURN(at, c.Call("where", {}, {negative, turned, at}));
+  TEMPER_ASSIGN_OR_RETURN(at, CountedFromFront(c, at, end));
   Attrs attrs;
   attrs.Set("min", 0.0);
   attrs.Set("max", static_cast<double>(extent - 1));

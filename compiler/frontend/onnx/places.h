@@ -20,6 +20,8 @@ absl::StatusOr<ValueId> WithinLengths(Context& c, ValueId lengths, int64_t count
 absl::StatusOr<ValueId> GatherFlat(Context& c, ValueId from, ValueId at, Shape flat);
 // The same within each line: [lines, extent, ...] at [lines, count], in i64 or i32, is [lines, count, ...].
 absl::StatusOr<ValueId> GatherInLines(Context& c, ValueId from, ValueId at);
+// Of i64 indices those below zero, which count from `end`, as they count from the front.
+absl::StatusOr<ValueId> CountedFromFront(Context& c, ValueId at, ValueId end);
 // Indices counted from the front and inside [0, extent), in i64: an error where one that is known is outside, and its
 // nearest neighbour where only the run knows it. `varying`: what the extent is in a run, if only that knows it.
 absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent, ValueId varying = kNoValue);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
 #include "compiler/ops/describe.h"
+#include "compiler/package/shared_constants.h"
 #include "compiler/target/threads.h"
 
 namespace temper {
@@ -27,14 +29,28 @@ std::vector<std::string> Ids(const std::vector<Workload>& workloads) {
 }
 
 // Alternatives of the same kernels are decided alike, so one stands for all of them.
-absl::StatusOr<std::vector<LockedAlternative>> LockedAlternatives(const Graph& graph, const std::vector<bool>& taken) {
+absl::Status AddAlternatives(const Graph& graph, const std::vector<bool>& taken,
+                             std::vector<LockedAlternative>& known) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<AlternativeKernels> all, KernelsOfAlternatives(graph));
-  std::vector<LockedAlternative> result;
   for (size_t i = 0; i < all.size(); ++i) {
     LockedAlternative a{Ids(all[i].replaced), Ids(all[i].instead), taken[i]};
-    if (std::ranges::find(result, a) == result.end()) result.push_back(std::move(a));
+    if (std::ranges::find(known, a) == known.end()) known.push_back(std::move(a));
   }
-  return result;
+  return absl::OkStatus();
+}
+
+// Calls `add` with each variant's graph, optimised for the plan's target, and keeps it in the plan.
+template <typename F>
+absl::Status LoadVariants(const ModelOptions& model, BuildPlan& plan, const F& add) {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<ModelVariant> variants, VariantsOf(model));
+  SharedConstants constants;
+  for (ModelVariant& v : variants) {
+    TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(v.options, plan.target));
+    if (variants.size() > 1) constants.Share(graph);
+    TEMPER_RETURN_IF_ERROR(add(graph));
+    plan.variants.push_back({std::move(v.name), std::move(graph)});
+  }
+  return absl::OkStatus();
 }
 
 // The lock decides; what was said on the command line too may not be something else.
@@ -169,23 +185,30 @@ absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const Recor
   BuildPlan plan;
   plan.device = options.device;
   TEMPER_ASSIGN_OR_RETURN(plan.target, records->ResolveTarget());
-  TEMPER_ASSIGN_OR_RETURN(plan.graph, LoadModel(model, plan.target));
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(plan.graph));
-  plan.model_hash = ModelHash(tasks);
-  TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(plan.model_hash, plan.target));
-  plan.verdict = records->verdict();
-  plan.verdict_job = records->verdict_job();
-  const bool keeps_defaults = plan.verdict == "default";
-  if (keeps_defaults) {
-    std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
-                static_cast<long long>(plan.verdict_job));
-  }
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<bool> faster, records->FasterAlternatives(plan.graph, plan.target));
-  TEMPER_ASSIGN_OR_RETURN(plan.alternatives, LockedAlternatives(plan.graph, faster));
-  TakeAlternatives(plan.graph, faster);
   const auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
-  TEMPER_ASSIGN_OR_RETURN(plan.kernels, ChooseKernels(plan.graph, plan.target, choose, plan.device, keeps_defaults));
-  if (!options.untuned && !keeps_defaults) TEMPER_RETURN_IF_ERROR(TellOfOtherRecords(plan, *records));
+  std::vector<std::string> hashes;
+  std::set<std::string> verdicts;
+  TEMPER_RETURN_IF_ERROR(LoadVariants(model, plan, [&](Graph& graph) -> absl::Status {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(graph));
+    hashes.push_back(ModelHash(tasks));
+    TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(hashes.back(), plan.target));
+    const bool keeps_defaults = records->verdict() == "default";
+    if (keeps_defaults) {
+      std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
+                  static_cast<long long>(records->verdict_job()));
+    }
+    verdicts.insert(records->verdict());
+    plan.verdict_job = records->verdict_job();
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<bool> faster, records->FasterAlternatives(graph, plan.target));
+    TEMPER_RETURN_IF_ERROR(AddAlternatives(graph, faster, plan.alternatives));
+    TakeAlternatives(graph, faster);
+    return ChooseKernels(graph, plan.target, choose, plan.device, keeps_defaults, plan.kernels);
+  }));
+  TEMPER_RETURN_IF_ERROR(EstimateTimes(plan.target, plan.kernels));
+  plan.model_hash = HashOfVariants(hashes);
+  if (verdicts.size() == 1) plan.verdict = *verdicts.begin();
+  if (plan.verdict.empty()) plan.verdict_job = 0;
+  if (!options.untuned) TEMPER_RETURN_IF_ERROR(TellOfOtherRecords(plan, *records));
   return plan;
 }
 
@@ -204,8 +227,9 @@ absl::StatusOr<BuildPlan> PlanFromLock(const ModelOptions& given, const RecordOp
   TEMPER_ASSIGN_OR_RETURN(plan.target, ParseTarget(entry->pins.target));
   if (whole.ok()) TEMPER_RETURN_IF_ERROR(CheckBuild(lock, *entry, plan.target));
   TEMPER_ASSIGN_OR_RETURN(const ModelOptions model, OptionsOf(given, lock, entry->pins));
-  TEMPER_ASSIGN_OR_RETURN(plan.graph, LoadModel(model, plan.target));
-  TEMPER_ASSIGN_OR_RETURN(const LockFit fit, FitLock(*entry, plan.graph));
+  LockFitter fitter(*entry);
+  TEMPER_RETURN_IF_ERROR(LoadVariants(model, plan, [&](Graph& graph) { return fitter.Add(graph); }));
+  const LockFit fit = fitter.fit();
   const absl::Status fits = CheckFit(lock, *entry, fit, model.path);
   if (fit.knows_some && !fit.missing.empty()) {
     RecordOptions asked = records;
@@ -215,13 +239,15 @@ absl::StatusOr<BuildPlan> PlanFromLock(const ModelOptions& given, const RecordOp
   }
   TEMPER_RETURN_IF_ERROR(whole);
   TEMPER_RETURN_IF_ERROR(fits);
-  TakeAlternatives(plan.graph, fit.taken);
   plan.device = entry->evidence.device;
   plan.lock_digest = entry->digest;
   plan.model_hash = entry->pins.model_hash;
   plan.verdict = entry->pins.verdict;
-  TEMPER_ASSIGN_OR_RETURN(
-      plan.kernels, ChooseKernels(plan.graph, plan.target, ChooserOf(*entry), plan.device, plan.verdict == "default"));
+  for (const BuildPlan::Variant& v : plan.variants) {
+    TEMPER_RETURN_IF_ERROR(
+        ChooseKernels(v.graph, plan.target, ChooserOf(*entry), plan.device, plan.verdict == "default", plan.kernels));
+  }
+  TEMPER_RETURN_IF_ERROR(EstimateTimes(plan.target, plan.kernels));
   AddEvidence(entry->evidence, plan.kernels);
   return plan;
 }
@@ -253,7 +279,9 @@ absl::StatusOr<PackageReport> WritePlan(const BuildPlan& plan, const std::string
     }
     return choice;
   };
-  return WritePackage(plan.graph, plan.target, choose, dir, {.prefix = prefix, .lock = plan.lock_digest});
+  std::vector<PackageVariant> variants;
+  for (const BuildPlan::Variant& v : plan.variants) variants.push_back({v.graph, v.name});
+  return WritePackage(variants, plan.target, choose, dir, {.prefix = prefix, .lock = plan.lock_digest});
 }
 
 absl::StatusOr<PackageReport> BuildPackage(const ModelOptions& model, const RecordOptions& records,

@@ -21,14 +21,18 @@ struct BuildOptions {
 
 // All that decides a package's code.
 struct BuildPlan {
-  Graph graph;  // optimised, its alternatives taken
+  struct Variant {
+    std::string name;  // see ModelVariant
+    Graph graph;       // optimised, its alternatives taken
+  };
+  std::vector<Variant> variants;
   Target target;
-  std::vector<ChosenKernel> kernels;
-  std::string device;       // the key that was asked for; empty: none
-  std::string lock_digest;  // empty: the choices are not a lock's
+  std::vector<ChosenKernel> kernels;  // of all variants; what two of them have is chosen as for the first
+  std::string device;                 // the key that was asked for; empty: none
+  std::string lock_digest;            // empty: the choices are not a lock's
   // For a lock to be made of it:
-  std::string model_hash;
-  std::string verdict;      // of LockPins
+  std::string model_hash;   // of all variants
+  std::string verdict;      // of LockPins; empty: also where variants have several
   int64_t verdict_job = 0;  // 0: the whole was never measured
   std::vector<LockedAlternative> alternatives;
 };

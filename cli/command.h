@@ -58,7 +58,7 @@ absl::StatusOr<double> ParseShare(const char* option, const std::string& text);
 struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224
-  std::vector<std::string> dims;    // NAME=1
+  std::vector<std::string> dims;    // NAME=1; NAME=1,8 where a command takes several variants
   std::vector<std::string> values;  // NAME=true
   std::string winograd;             // "on", "off"; empty: nothing was said, which means on
   std::string tf32;                 // "on", "off"; empty: nothing was said, which means off
@@ -66,7 +66,15 @@ struct ModelOptions {
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);
 bool IsPackage(const std::string& path);
-// The model as its file has it.
+// The options of each variant: one for each combination of the lengths in `dims`. They are ordered by the dimensions'
+// names, of which the last changes fastest, and by the lengths as they were said.
+// kInvalidArgument: there are too many, or one twice.
+struct ModelVariant {
+  std::string name;  // "batch=1 seq=32", of the dimensions that have several lengths; empty: it is the only one
+  ModelOptions options;
+};
+absl::StatusOr<std::vector<ModelVariant>> VariantsOf(const ModelOptions& options);
+// The model as its file has it. kInvalidArgument: also where the options are of several variants.
 absl::StatusOr<Graph> ImportModel(const ModelOptions& options);
 // For the device that it is meant for, which has to be known by then.
 absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Graph& graph);
@@ -107,7 +115,8 @@ class Records {
   static absl::StatusOr<std::unique_ptr<Records>> Open(const RecordOptions& options);
   // What to compile for: --target, else the device's (from its workers or its newest record), else this machine.
   absl::StatusOr<Target> ResolveTarget();
-  // Where the newest job that measured the model end to end kept its default, Choose gives defaults from now on.
+  // Where the newest job that measured the model end to end kept its default, Choose gives defaults until another model
+  // is asked for.
   absl::Status ObeyVerdict(const std::string& model_hash, const Target& t);
   const std::string& verdict() const { return verdict_; }  // "tuned", "default", or empty: none, or none was asked for
   int64_t verdict_job() const { return verdict_job_; }     // that job; 0: none

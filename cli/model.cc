@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -28,13 +30,25 @@ absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text
   return std::make_pair(text.substr(0, equals), shape);
 }
 
-absl::StatusOr<std::pair<std::string, int64_t>> ParseDim(const std::string& text) {
+// NAME=1 or NAME=1,8.
+absl::StatusOr<std::pair<std::string, Shape>> ParseLengths(const std::string& text) {
   const size_t equals = text.rfind('=');
-  int64_t extent = 0;
-  const bool ok =
-      equals != std::string::npos && equals > 0 && absl::SimpleAtoi(text.substr(equals + 1), &extent) && extent >= 0;
-  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--dim ", text, ": expected NAME=1"));
-  return std::make_pair(text.substr(0, equals), extent);
+  Shape lengths;
+  bool ok = equals != std::string::npos && equals > 0;
+  if (ok) {
+    for (const std::string& part : std::vector<std::string>(absl::StrSplit(text.substr(equals + 1), ','))) {
+      ok = ok && absl::SimpleAtoi(part, &lengths.emplace_back()) && lengths.back() >= 0;
+    }
+  }
+  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--dim ", text, ": expected NAME=1 or NAME=1,8"));
+  return std::make_pair(text.substr(0, equals), lengths);
+}
+
+absl::StatusOr<std::pair<std::string, int64_t>> ParseDim(const std::string& text) {
+  TEMPER_ASSIGN_OR_RETURN(const auto said, ParseLengths(text));
+  if (said.second.size() == 1) return std::make_pair(said.first, said.second.front());
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dim ", text, ": this command takes one length; compile, lock, tune, bench and run take several"));
 }
 
 absl::StatusOr<std::pair<std::string, std::vector<std::string>>> ParseValue(const std::string& text) {
@@ -93,7 +107,8 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
 
   command
       ->add_option("--dim", options->dims,
-                   "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated)")
+                   "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated); "
+                   "compile, lock, tune, bench and run take several lengths, NAME=1,8: a variant for each")
       ->allow_extra_args(false);
   command
       ->add_option("--value", options->values,
@@ -130,6 +145,31 @@ std::string ModelFlags(const ModelOptions& options) {
   if (options.winograd == "off") flags += " --winograd off";
   if (options.tf32 == "on") flags += " --tf32 on";
   return flags;
+}
+
+absl::StatusOr<std::vector<ModelVariant>> VariantsOf(const ModelOptions& options) {
+  constexpr size_t kMostVariants = 64;
+  std::map<std::string, Shape> dims;
+  TEMPER_RETURN_IF_ERROR(ParseAll("--dim", options.dims, ParseLengths, dims));
+  std::vector<ModelVariant> variants = {{"", options}};
+  variants.front().options.dims.clear();
+  for (const auto& [name, lengths] : dims) {
+    if (std::set(lengths.begin(), lengths.end()).size() != lengths.size())
+      return absl::InvalidArgumentError(absl::StrCat("--dim ", name, " has one length twice"));
+    if (lengths.size() * variants.size() > kMostVariants)
+      return absl::InvalidArgumentError(absl::StrCat("--dim asks for more than ", kMostVariants, " variants"));
+    std::vector<ModelVariant> longer;
+    for (const ModelVariant& before : variants) {
+      for (const int64_t length : lengths) {
+        ModelVariant& v = longer.emplace_back(before);
+        const std::string dim = absl::StrCat(name, "=", length);
+        if (lengths.size() > 1) absl::StrAppend(&v.name, v.name.empty() ? "" : " ", dim);
+        v.options.dims.push_back(dim);
+      }
+    }
+    variants = std::move(longer);
+  }
+  return variants;
 }
 
 absl::StatusOr<Graph> ImportModel(const ModelOptions& options) {

@@ -160,6 +160,8 @@ absl::StatusOr<Target> Records::ResolveTarget() {
 }
 
 absl::Status Records::ObeyVerdict(const std::string& model_hash, const Target& t) {
+  verdict_.clear();
+  verdict_job_ = 0;
   if (options_.untuned) return absl::OkStatus();
   if (store_ != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const std::optional<JobRow> job,

@@ -120,29 +120,38 @@ absl::Status CheckBuild(const Lock& lock, const LockEntry& entry, const Target& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<LockFit> FitLock(const LockEntry& entry, const Graph& graph) {
-  LockFit fit;
+std::string HashOfVariants(const std::vector<std::string>& hashes) {
+  return hashes.size() == 1 ? hashes.front() : HashText(StableHash(absl::StrJoin(hashes, " ")));
+}
+
+absl::Status LockFitter::Add(Graph& graph) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(graph));
-  fit.same_model = ModelHash(tasks) == entry.pins.model_hash;
+  hashes_.push_back(ModelHash(tasks));
   TEMPER_ASSIGN_OR_RETURN(const std::vector<AlternativeKernels> alternatives, KernelsOfAlternatives(graph));
+  std::vector<bool> taken;
   for (const AlternativeKernels& kernels : alternatives) {
     const LockedAlternative wanted{Ids(kernels.replaced), Ids(kernels.instead), false};
-    const auto found = std::ranges::find_if(entry.pins.alternatives, [&](const LockedAlternative& a) {
+    const auto found = std::ranges::find_if(entry_.pins.alternatives, [&](const LockedAlternative& a) {
       return a.replaced == wanted.replaced && a.instead == wanted.instead;
     });
-    const bool known = found != entry.pins.alternatives.end();
-    fit.alternatives_missing += known ? 0 : 1;
-    fit.taken.push_back(known && found->taken);
+    const bool known = found != entry_.pins.alternatives.end();
+    fit_.alternatives_missing += known ? 0 : 1;
+    taken.push_back(known && found->taken);
   }
-  Graph chosen = graph;
-  TakeAlternatives(chosen, fit.taken);
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> kernels, KernelsOf(chosen));
+  TakeAlternatives(graph, taken);
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> kernels, KernelsOf(graph));
   for (const Task& kernel : kernels) {
-    if (FindKernel(entry.pins, Text(kernel.workload)) == nullptr)
-      fit.missing.push_back(kernel.workload);
+    if (FindKernel(entry_.pins, Text(kernel.workload)) == nullptr)
+      fit_.missing.push_back(kernel.workload);
     else
-      fit.knows_some = true;
+      fit_.knows_some = true;
   }
+  return absl::OkStatus();
+}
+
+LockFit LockFitter::fit() const {
+  LockFit fit = fit_;
+  fit.same_model = HashOfVariants(hashes_) == entry_.pins.model_hash;
   return fit;
 }
 

@@ -38,9 +38,9 @@ struct LockedAlternative {
 
 struct LockPins {
   std::string target;               // canonical text, its threads included
-  std::string model_hash;           // ModelHash of the optimised graph's tasks
+  std::string model_hash;           // HashOfVariants
   std::vector<std::string> shapes;  // NAME=1,3,224,224, sorted
-  std::vector<std::string> dims;    // NAME=1, sorted; the file has them where there are any
+  std::vector<std::string> dims;    // NAME=1 or NAME=1,8, sorted; the file has them where there are any
   std::vector<std::string> values;  // NAME=true; the same
   std::string winograd = "on";      // or "off"
   std::string tf32 = "off";         // or "on"; the file says so where it is on
@@ -83,6 +83,8 @@ struct Lock {
 
 std::string KernelId(const std::string& workload);  // 16 hex digits
 std::string DigestOf(const LockPins& pins);         // SHA-256, hex
+// Of the ModelHash of each variant's optimised graph: the only one's itself.
+std::string HashOfVariants(const std::vector<std::string>& hashes);
 
 // In the order that files have, with its digest.
 LockEntry MakeEntry(LockPins pins, LockEvidence evidence);
@@ -103,15 +105,25 @@ absl::Status CheckWhole(const Lock& lock, const LockEntry& entry);
 // OK, or a line that says what of this build makes other code than the lock's: code generator, its tools, a template.
 absl::Status CheckBuild(const Lock& lock, const LockEntry& entry, const Target& target);
 
-// How an entry fits a graph, which is optimised for its target and still has its alternatives.
+// How an entry fits a model's variants.
 struct LockFit {
-  std::vector<bool> taken;        // of the graph's alternatives
-  std::vector<Workload> missing;  // kernels of the graph that the entry has no choice for
+  std::vector<Workload> missing;  // kernels that the entry has no choice for
   bool same_model = false;        // by its hash
   bool knows_some = false;        // of the kernels
   int alternatives_missing = 0;   // that the entry says nothing about
 };
-absl::StatusOr<LockFit> FitLock(const LockEntry& entry, const Graph& graph);
+class LockFitter {
+ public:
+  explicit LockFitter(const LockEntry& entry) : entry_(entry) {}  // which outlives it
+  // Of a variant, optimised for the entry's target; those of its alternatives are taken that the entry says.
+  absl::Status Add(Graph& graph);
+  LockFit fit() const;  // of all that were added
+
+ private:
+  const LockEntry& entry_;
+  LockFit fit_;
+  std::vector<std::string> hashes_;
+};
 // OK, or a line that says which: choices were removed, the model has changed, or it is another model.
 absl::Status CheckFit(const Lock& lock, const LockEntry& entry, const LockFit& fit, const std::string& model);
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 #include "cli/build.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
@@ -23,6 +24,42 @@ struct BenchOptions {
   bool json = false, profile = false;
 };
 
+// What is said of the variant that was chosen.
+absl::Status BenchVariant(const BenchOptions& o, double seconds, const nlohmann::json& manifest,
+                          LoadedPackage& package) {
+  TEMPER_ASSIGN_OR_RETURN(const Timing timing, TimePackage(package, seconds));
+  const bool tuned = manifest.value("tuned", false);
+  const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
+  const std::string variant = manifest.value("name", "");
+  const std::string shown = variant.empty() ? model : absl::StrCat(model, " ", variant);
+  std::printf("%s (%s): median %s, mean %s, std %s, min %s over %d runs\n", Escaped(shown).c_str(),
+              tuned ? "tuned" : "untuned", TimeText(timing.median_ms).c_str(), TimeText(timing.mean_ms).c_str(),
+              TimeText(timing.std_ms).c_str(), TimeText(timing.min_ms).c_str(), timing.repeats);
+  PackageProfile profile;
+  if (o.profile) {
+    TEMPER_ASSIGN_OR_RETURN(profile, ProfilePackage(package, manifest, o.records.threads, seconds));
+    PrintProfile(profile);
+  }
+  if (!o.json) return absl::OkStatus();
+  const int threads = temper_pool_resolve_threads(o.records.threads);
+  const std::vector<LoadedPackage::Io>& outputs = package.outputs();
+  const std::string dtype(outputs.empty() ? "" : Name(outputs.front().dtype));
+  nlohmann::ordered_json line = {{"model", model},
+                                 {"target", target},
+                                 {"dtype", dtype},
+                                 {"threads", threads},
+                                 {"tuned", tuned},
+                                 {"median_ms", timing.median_ms},
+                                 {"mean_ms", timing.mean_ms},
+                                 {"min_ms", timing.min_ms},
+                                 {"std_ms", timing.std_ms},
+                                 {"repeats", timing.repeats}};
+  if (!variant.empty()) line["variant"] = variant;
+  if (o.profile) line["profile"] = ToJson(profile);
+  std::printf("%s\n", JsonText(line).c_str());
+  return absl::OkStatus();
+}
+
 absl::Status Bench(const BenchOptions& o) {
   double seconds = o.seconds;
   if (const char* text = std::getenv("BENCH_SECONDS"); seconds <= 0 && text != nullptr) {
@@ -32,34 +69,12 @@ absl::Status Bench(const BenchOptions& o) {
   if (seconds <= 0) seconds = 3;
   TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
-  TEMPER_ASSIGN_OR_RETURN(Timing timing, TimePackage(*package, seconds));
-  TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(at_hand.dir));
-  const bool tuned = manifest.value("tuned", false);
-  const std::string model = manifest.value("model", ""), target = manifest.value("target", "");
-  std::printf("%s (%s): median %s, mean %s, std %s, min %s over %d runs\n", model.c_str(), tuned ? "tuned" : "untuned",
-              TimeText(timing.median_ms).c_str(), TimeText(timing.mean_ms).c_str(), TimeText(timing.std_ms).c_str(),
-              TimeText(timing.min_ms).c_str(), timing.repeats);
-  PackageProfile profile;
-  if (o.profile) {
-    TEMPER_ASSIGN_OR_RETURN(profile, ProfilePackage(*package, manifest, o.records.threads, seconds));
-    PrintProfile(profile);
-  }
-  if (o.json) {
-    const int threads = temper_pool_resolve_threads(o.records.threads);
-    const std::vector<LoadedPackage::Io>& outputs = package->outputs();
-    const std::string dtype(outputs.empty() ? "" : Name(outputs.front().dtype));
-    nlohmann::ordered_json line = {{"model", model},
-                                   {"target", target},
-                                   {"dtype", dtype},
-                                   {"threads", threads},
-                                   {"tuned", tuned},
-                                   {"median_ms", timing.median_ms},
-                                   {"mean_ms", timing.mean_ms},
-                                   {"min_ms", timing.min_ms},
-                                   {"std_ms", timing.std_ms},
-                                   {"repeats", timing.repeats}};
-    if (o.profile) line["profile"] = ToJson(profile);
-    std::printf("%s\n", JsonText(line).c_str());
+  TEMPER_ASSIGN_OR_RETURN(nlohmann::json manifest, ReadManifest(at_hand.dir));
+  const nlohmann::json variants = manifest.value("variants", nlohmann::json::array());
+  for (int i = 0; i < package->variants(); ++i) {
+    TEMPER_RETURN_IF_ERROR(package->Choose(i));
+    if (static_cast<size_t>(i) < variants.size()) manifest.update(variants[static_cast<size_t>(i)]);
+    TEMPER_RETURN_IF_ERROR(BenchVariant(o, seconds, manifest, *package));
   }
   return absl::OkStatus();
 }
@@ -113,7 +128,7 @@ void AddBench(CLI::App& app, Action* action) {
   command->add_flag("--untuned", o->records.untuned, "use default configs only");
   command->add_flag("--profile", o->profile,
                     "show where each kernel's time goes, the longest first, and the measured limits of the machine");
-  command->add_flag("--json", o->json, "a JSON object as the last line");
+  command->add_flag("--json", o->json, "a JSON object as the last line; one behind each variant, if there are several");
   command->footer("Example:\n  temper bench resnet50.onnx --seconds 5 --json");
   command->callback([o, action] { *action = [o] { return Bench(*o); }; });
 }

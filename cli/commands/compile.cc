@@ -22,8 +22,9 @@ absl::Status Compile(CompileOptions o) {
   const std::string source = o.build.lock.empty()
                                  ? absl::StrCat(report.tuned_kernels, " from records")
                                  : absl::StrCat("as ", o.build.lock, " pins them, ", report.tuned_kernels, " tuned");
-  std::printf("%s: %s (%s), %.1f MiB of weights, %.2f MiB of activations and scratch\n", o.output.c_str(),
-              Counted(report.kernels, "kernel").c_str(), source.c_str(), mib(report.weight_bytes),
+  const std::string variants = report.variants > 1 ? absl::StrCat(report.variants, " variants, ") : "";
+  std::printf("%s: %s%s (%s), %.1f MiB of weights, %.2f MiB of activations and scratch\n", o.output.c_str(),
+              variants.c_str(), Counted(report.kernels, "kernel").c_str(), source.c_str(), mib(report.weight_bytes),
               mib(report.arena_bytes));
   return absl::OkStatus();
 }
@@ -57,7 +58,8 @@ void AddCompile(CLI::App& app, Action* action) {
   for (const char* source : {"--db", "--server"}) lock->excludes(command->get_option(source));
   command->footer(
       "Examples:\n  temper compile resnet50.onnx -o resnet50.temper\n  temper compile resnet50.onnx --lock "
-      "resnet50.lock --min-coverage 0.9 -o resnet50.temper");
+      "resnet50.lock --min-coverage 0.9 -o resnet50.temper\n  temper compile bert.onnx --dim batch=1 --dim "
+      "seq=32,128,512 -o bert.temper");
   command->callback([o, action] { *action = [o] { return Compile(*o); }; });
 }
 

@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/build.h"
 #include "cli/command.h"
 
@@ -20,24 +22,54 @@ std::string Describe(DType dtype, const Shape& shape) {
   return absl::StrCat(std::string(Name(dtype)), "[", ShapeText(shape), "]");
 }
 
-absl::StatusOr<std::map<std::string, NDArray>> ReadInputs(const RunOptions& o, const LoadedPackage& package) {
-  std::map<std::string, NDArray> given;
+using Arrays = std::map<std::string, NDArray>;
+
+bool Takes(const LoadedPackage& package, const Arrays& given) {
+  return std::ranges::all_of(package.inputs(), [&](const LoadedPackage::Io& io) {
+    const auto it = given.find(io.name);
+    return it == given.end() || (it->second.dtype() == io.dtype && it->second.shape() == io.shape);
+  });
+}
+
+// Chooses the first variant that takes what is given; the first of all if none does.
+absl::Status ChooseVariant(const Arrays& given, LoadedPackage& package) {
+  for (int i = 0; i < package.variants(); ++i) {
+    TEMPER_RETURN_IF_ERROR(package.Choose(i));
+    if (Takes(package, given)) return absl::OkStatus();
+  }
+  return package.Choose(0);
+}
+
+// What variants take as this input: "f32[3x4] or f32[5x4]".
+absl::StatusOr<std::string> TakenAs(size_t input, LoadedPackage& package) {
+  std::vector<std::string> taken;
+  for (int i = 0; i < package.variants(); ++i) {
+    TEMPER_RETURN_IF_ERROR(package.Choose(i));
+    const LoadedPackage::Io& io = package.inputs()[input];
+    std::string text = Describe(io.dtype, io.shape);
+    if (std::ranges::find(taken, text) == taken.end()) taken.push_back(std::move(text));
+  }
+  return absl::StrJoin(taken, " or ");
+}
+
+absl::StatusOr<Arrays> ReadInputs(const RunOptions& o, LoadedPackage& package) {
+  Arrays given;
   for (const std::string& text : o.inputs) {
     const size_t equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0)
       return absl::InvalidArgumentError(absl::StrCat("--input ", text, ": expected NAME=FILE.npy"));
     TEMPER_ASSIGN_OR_RETURN(given[text.substr(0, equals)], ReadTensorFile(text.substr(equals + 1)));
   }
+  TEMPER_RETURN_IF_ERROR(ChooseVariant(given, package));
   std::string names;
-  for (const LoadedPackage::Io& io : package.inputs()) {
+  for (size_t i = 0; i < package.inputs().size(); ++i) {
+    const LoadedPackage::Io& io = package.inputs()[i];
     absl::StrAppend(&names, names.empty() ? "" : ", ", io.name);
-    auto it = given.find(io.name);
-    if (it == given.end()) continue;
-    if (it->second.dtype() != io.dtype || it->second.shape() != io.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("input '", io.name, "' is ",
-                                                     Describe(it->second.dtype(), it->second.shape()),
-                                                     ", the model takes ", Describe(io.dtype, io.shape)));
-    }
+    const auto it = given.find(io.name);
+    if (it == given.end() || (it->second.dtype() == io.dtype && it->second.shape() == io.shape)) continue;
+    const std::string is = absl::StrCat("input '", io.name, "' is ", Describe(it->second.dtype(), it->second.shape()));
+    TEMPER_ASSIGN_OR_RETURN(const std::string taken, TakenAs(i, package));
+    return absl::InvalidArgumentError(absl::StrCat(is, ", the model takes ", taken));
   }
   for (const auto& [name, array] : given) {
     bool known = false;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "cli/local_fleet.h"
@@ -198,6 +199,30 @@ absl::Status Tune(TuneOptions o) {
   return absl::OkStatus();
 }
 
+// One variant after another, each with an equal part of the time and of the trials. What variants have in common is
+// measured once: later ones begin from the records of those before.
+absl::Status TuneVariants(const TuneOptions& o) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<ModelVariant> variants, VariantsOf(o.model));
+  if (variants.size() == 1) return Tune(o);
+  if (!o.json.empty() || o.events) {
+    return absl::InvalidArgumentError(
+        "--json and --events are for one length of each dimension: tune one variant after another");
+  }
+  absl::Duration budget = absl::ZeroDuration();
+  if (!o.time_budget.empty() && !absl::ParseDuration(o.time_budget, &budget))
+    return Tune(o);  // which says what it expects
+  const auto count = static_cast<int>(variants.size());
+  for (size_t i = 0; i < variants.size(); ++i) {
+    TuneOptions one = o;
+    one.model = variants[i].options;
+    if (budget != absl::ZeroDuration()) one.time_budget = absl::FormatDuration(budget / count);
+    if (o.trials > 0) one.trials = (o.trials + count - 1) / count;
+    std::fprintf(stderr, "%s (variant %zu of %zu)\n", Escaped(variants[i].name).c_str(), i + 1, variants.size());
+    TEMPER_RETURN_IF_ERROR(Tune(one));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void AddTune(CLI::App& app, Action* action) {
@@ -245,7 +270,7 @@ void AddTune(CLI::App& app, Action* action) {
   command->footer(
       "Examples:\n  temper tune model.onnx --time-budget 2m\n  temper tune model.onnx --server tuner:9190 --device "
       "epyc-zen5 --trials 2000");
-  command->callback([o, action] { *action = [o] { return Tune(*o); }; });
+  command->callback([o, action] { *action = [o] { return TuneVariants(*o); }; });
 }
 
 }  // namespace temper

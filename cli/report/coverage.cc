@@ -1,6 +1,7 @@
 #include "cli/report/coverage.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/statistics.h"
 #include "cli/command.h"
@@ -27,13 +28,16 @@ std::string SourceOf(const std::string& level, const std::string& device, bool v
   return verdict_keeps_defaults ? "verdict" : "default";
 }
 
-absl::StatusOr<std::vector<ChosenKernel>> ChooseKernels(const Graph& graph, const Target& target,
-                                                        const ChooseFn& choose, const std::string& device,
-                                                        bool verdict_keeps_defaults) {
+absl::Status ChooseKernels(const Graph& graph, const Target& target, const ChooseFn& choose, const std::string& device,
+                           bool verdict_keeps_defaults, std::vector<ChosenKernel>& kernels) {
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < kernels.size(); ++i) known[Text(kernels[i].workload)] = i;
   TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, KernelsOf(graph));
-  std::vector<ChosenKernel> kernels;
-  std::vector<double> drafts, ratios;
   for (const Task& task : tasks) {
+    if (const auto found = known.find(Text(task.workload)); found != known.end()) {
+      kernels[found->second].uses += task.count;
+      continue;
+    }
     ChosenKernel& kernel = kernels.emplace_back();
     kernel.workload = task.workload;
     kernel.uses = task.count;
@@ -41,6 +45,13 @@ absl::StatusOr<std::vector<ChosenKernel>> ChooseKernels(const Graph& graph, cons
     kernel.source = SourceOf(kernel.choice.level, device, verdict_keeps_defaults);
     // A borrowed record was measured with another epilogue.
     kernel.measured = kernel.choice.seconds > 0 && kernel.choice.level != "borrowed";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EstimateTimes(const Target& target, std::vector<ChosenKernel>& kernels) {
+  std::vector<double> drafts, ratios;
+  for (const ChosenKernel& kernel : kernels) {
     TEMPER_ASSIGN_OR_RETURN(const double draft, DraftSeconds(kernel, target));
     drafts.push_back(draft);
     if (kernel.measured && draft > 0) ratios.push_back(kernel.choice.seconds / draft);
@@ -52,7 +63,7 @@ absl::StatusOr<std::vector<ChosenKernel>> ChooseKernels(const Graph& graph, cons
     total += kernels[i].uses * kernels[i].seconds;
   }
   for (ChosenKernel& kernel : kernels) kernel.share = total > 0 ? kernel.uses * kernel.seconds / total : 0;
-  return kernels;
+  return absl::OkStatus();
 }
 
 double CoverageOf(const std::vector<ChosenKernel>& kernels) {

@@ -28,10 +28,11 @@ struct ChosenKernel {
 // The source for a level of KernelChoice. `device`: the key that was asked for, or empty.
 std::string SourceOf(const std::string& level, const std::string& device, bool verdict_keeps_defaults);
 
-// The graph's kernels in order, each once; its alternatives are taken already.
-absl::StatusOr<std::vector<ChosenKernel>> ChooseKernels(const Graph& graph, const Target& target,
-                                                        const ChooseFn& choose, const std::string& device,
-                                                        bool verdict_keeps_defaults);
+// Adds the graph's kernels in order, each once; its alternatives are taken already. Those that are there by another
+// variant of the model keep their choice. What is known of their times comes from EstimateTimes.
+absl::Status ChooseKernels(const Graph& graph, const Target& target, const ChooseFn& choose, const std::string& device,
+                           bool verdict_keeps_defaults, std::vector<ChosenKernel>& kernels);
+absl::Status EstimateTimes(const Target& target, std::vector<ChosenKernel>& kernels);
 
 // The share of time of the kernels that a measurement of this very workload and target, or of the whole model, decided:
 // those from "exact", "other_device" and "verdict".

@@ -29,11 +29,15 @@ struct PlanIo {
   Shape shape;
   int64_t told_by = -1, axis = 0;  // as temper_io has them
 };
-struct Plan {
+struct PlanVariant {
   std::vector<PlanIo> inputs, outputs;
   int64_t num_results = 0;
   std::vector<PlanStep> steps;
-  int64_t arena_bytes = 0, scratch_threads = 0, weight_bytes = 0;
+  int64_t arena_bytes = 0;
+};
+struct Plan {
+  std::vector<PlanVariant> variants;
+  int64_t scratch_threads = 0, weight_bytes = 0;
   uint64_t weight_hash = 0;
   int64_t caller_alignment = 64;
   std::vector<std::string> cpu_features;

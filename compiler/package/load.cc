@@ -15,6 +15,8 @@ namespace {
 // model.so's entry points, looked up in that library alone.
 struct Api {
   decltype(&temper_model_create) create;
+  decltype(&temper_model_variant_count) variant_count;
+  decltype(&temper_model_choose_variant) choose_variant;
   decltype(&temper_model_io_count) io_count;
   decltype(&temper_model_io) io;
   decltype(&temper_model_run) run;
@@ -60,15 +62,15 @@ class SharedLibraryPackage : public LoadedPackage {
     if (!package->Find("create", &api.create) || !package->Find("io_count", &api.io_count) ||
         !package->Find("io", &api.io) || !package->Find("run", &api.run) || !package->Find("destroy", &api.destroy) ||
         !package->Find("error", &api.error) || !package->Find("step_count", &api.step_count) ||
-        !package->Find("run_shaped", &api.run_shaped) || !package->Find("run_timed", &api.run_timed)) {
+        !package->Find("run_shaped", &api.run_shaped) || !package->Find("run_timed", &api.run_timed) ||
+        !package->Find("variant_count", &api.variant_count) || !package->Find("choose_variant", &api.choose_variant)) {
       return absl::InvalidArgumentError(
           absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(prefix, "*"), " are missing"));
     }
     TEMPER_RETURN_IF_ERROR(package->SetDevices(dir));
     if (api.create(dir.c_str(), threads, &package->model_) != 0)
       return absl::FailedPreconditionError(api.error(nullptr));
-    TEMPER_RETURN_IF_ERROR(package->ReadIo(0, &package->inputs_));
-    TEMPER_RETURN_IF_ERROR(package->ReadIo(1, &package->outputs_));
+    TEMPER_RETURN_IF_ERROR(package->ReadIos());
     return package;
   }
   ~SharedLibraryPackage() override {
@@ -76,6 +78,11 @@ class SharedLibraryPackage : public LoadedPackage {
     if (library_ != nullptr) dlclose(library_);
   }
 
+  int variants() const override { return api_.variant_count(model_); }
+  absl::Status Choose(int variant) override {
+    TEMPER_RETURN_IF_ERROR(Ran(api_.choose_variant(model_, variant)));
+    return ReadIos();
+  }
   const std::vector<Io>& inputs() const override { return inputs_; }
   const std::vector<Io>& outputs() const override { return outputs_; }
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
@@ -132,7 +139,13 @@ class SharedLibraryPackage : public LoadedPackage {
     return absl::OkStatus();
   }
 
+  absl::Status ReadIos() {
+    TEMPER_RETURN_IF_ERROR(ReadIo(0, &inputs_));
+    return ReadIo(1, &outputs_);
+  }
+
   absl::Status ReadIo(int is_output, std::vector<Io>* ios) {
+    ios->clear();
     for (int i = 0; i < api_.io_count(model_, is_output); ++i) {
       const char* name = nullptr;
       int onnx = 0, rank = 0;

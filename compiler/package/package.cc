@@ -40,25 +40,48 @@ struct BuiltKernel {
   int uses = 0;
 };
 
+struct StepSource {
+  const Group* group;
+  std::string symbol;
+  Extracted extracted;
+};
+
+// A variant on its way into the plan.
+struct Making {
+  const Graph& g;
+  const std::string& name;
+  std::vector<StepSource> steps;
+  std::vector<ValueId> in_place;  // per group: the operand whose bytes its result takes, or kNoValue
+  BufferPlan memory;
+  int64_t moved_bytes = 0;  // behind the planned arena: operands of one step that were moved
+  PlanVariant out;
+
+  size_t GroupIndex(const StepSource& source) const { return static_cast<size_t>(source.group - g.groups.data()); }
+};
+
 class PackageWriter {
  public:
-  PackageWriter(const Graph& g, const Target& t, const ChooseFn& choose, CompileCache& cache,
+  PackageWriter(std::span<const PackageVariant> variants, const Target& t, const ChooseFn& choose, CompileCache& cache,
                 const PackageOptions& options)
-      : g_(g),
-        target_(t),
+      : target_(t),
         choose_(choose),
         cache_(cache),
         prefix_(options.prefix),
         lock_(options.lock),
         device_(DeviceOf(t)),
-        weights_(cache, Alignment()) {}
+        weights_(cache, Alignment()) {
+    for (const PackageVariant& v : variants) variants_.push_back({v.graph, v.name, {}, {}, {}, 0, {}});
+  }
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
-    TEMPER_RETURN_IF_ERROR(CollectKernels());
+    for (Making& v : variants_) TEMPER_RETURN_IF_ERROR(CollectKernels(v));
     TEMPER_RETURN_IF_ERROR(CompileKernels());
-    TEMPER_ASSIGN_OR_RETURN(plan_, PlanMemory(g_, {ScratchBytes(), in_place_, Alignment()}));
-    TEMPER_RETURN_IF_ERROR(MakeSteps());
-    out_.arena_bytes = plan_.arena_bytes + moved_bytes_;
+    for (Making& v : variants_) {
+      TEMPER_ASSIGN_OR_RETURN(v.memory, PlanMemory(v.g, {ScratchBytes(v), v.in_place, Alignment()}));
+      TEMPER_RETURN_IF_ERROR(MakeSteps(v));
+      v.out.arena_bytes = v.memory.arena_bytes + v.moved_bytes;
+      out_.variants.push_back(v.out);
+    }
     if (OnDevice()) out_.device = target_.generator;
     out_.scratch_threads = target_.threads();
     out_.weight_bytes = weights_.bytes();
@@ -77,13 +100,14 @@ class PackageWriter {
     if (!manifest)
       return absl::UnavailableError(absl::StrCat("cannot write ", dir, "/manifest.json: is the disk full?"));
     PackageReport report;
-    report.arena_bytes = out_.arena_bytes;
+    report.arena_bytes = ArenaBytes();
+    report.variants = static_cast<int>(variants_.size());
     report.weight_bytes = weights_.bytes();
     for (const auto& [symbol, built] : kernels_) {
       report.kernels += built.uses;
       report.tuned_kernels += built.choice.level == "default" ? 0 : built.uses;
     }
-    for (const PlanStep& step : out_.steps) {
+    for (const PlanStep& step : out_.variants.front().steps) {
       PackageStep& told = report.steps.emplace_back();
       if (step.symbol.empty()) continue;
       const BuiltKernel& built = kernels_.at(step.symbol);
@@ -93,12 +117,6 @@ class PackageWriter {
   }
 
  private:
-  struct StepSource {
-    const Group* group;
-    std::string symbol;
-    Extracted extracted;
-  };
-
   static const temper_device* DeviceOf(const Target& target) {
     const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
     return generator.ok() ? (*generator)->device : nullptr;
@@ -110,28 +128,27 @@ class PackageWriter {
   // NumPy's arrays and what malloc gives begin at multiples of 16, and kernels with AVX take memory as it lies.
   int64_t CallerAlignment() const { return target_.cpu() != nullptr && target_.cpu()->Has("avx") ? 16 : 64; }
 
-  absl::Status CollectKernels() {
-    std::map<std::string, std::string> symbol_of;  // workload and part -> symbol: each is chosen and built once
-    const std::vector<std::optional<Part>> parts = PartsOfConcats(g_);
-    const Aliases aliases(g_);
-    in_place_ = InPlaceOperands(g_);
-    for (const Group& group : g_.groups) {
+  absl::Status CollectKernels(Making& v) {
+    const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
+    const Aliases aliases(v.g);
+    v.in_place = InPlaceOperands(v.g);
+    for (const Group& group : v.g.groups) {
       if (aliases.Have(group)) continue;
-      TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(g_, group));
+      TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(v.g, group));
       const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
       std::string text = Text(extracted.workload);
       if (part.has_value()) absl::StrAppend(&text, " part=", part->inner, "/", part->total, "+", part->offset);
-      ValueId& in_place = in_place_[static_cast<size_t>(&group - g_.groups.data())];
+      ValueId& in_place = v.in_place[static_cast<size_t>(&group - v.g.groups.data())];
       const auto operand = std::find(extracted.inputs.begin(), extracted.inputs.end(), in_place);
       const int in_place_param = in_place == kNoValue ? -1 : static_cast<int>(operand - extracted.inputs.begin());
       if (in_place != kNoValue) absl::StrAppend(&text, " in_place=", in_place_param);
-      auto [known, is_new] = symbol_of.try_emplace(text);
+      auto [known, is_new] = symbol_of_.try_emplace(text);
       if (is_new) {
         BuiltKernel built;
         TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
         absl::StatusOr<Kernel> kernel =
             BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
-        if (!kernel.ok()) return Annotate(kernel.status(), group);
+        if (!kernel.ok()) return Annotate(kernel.status(), v.g, group);
         built.kernel = *std::move(kernel);
         if (part.has_value()) {
           TEMPER_ASSIGN_OR_RETURN(built.kernel.main,
@@ -147,13 +164,13 @@ class PackageWriter {
       BuiltKernel& built = kernels_.at(known->second);
       ++built.uses;
       if (built.in_place < 0) in_place = kNoValue;
-      steps_.push_back({&group, known->second, std::move(extracted)});
+      v.steps.push_back({&group, known->second, std::move(extracted)});
     }
     return absl::OkStatus();
   }
 
-  absl::Status Annotate(const absl::Status& s, const Group& group) const {
-    const Node& node = g_.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
+  static absl::Status Annotate(const absl::Status& s, const Graph& g, const Group& group) {
+    const Node& node = g.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
     return absl::Status(s.code(), absl::StrCat("kernel for ", node.op, " '", node.name, "': ", s.message()));
   }
 
@@ -180,73 +197,73 @@ class PackageWriter {
   }
 
   // Where a value's bytes are, graph inputs and outputs included.
-  absl::StatusOr<PlanArg> Locate(ValueId value) {
-    TEMPER_ASSIGN_OR_RETURN(PlanArg arg, LocateRoot(plan_.alias_of[static_cast<size_t>(value)]));
-    arg.offset += plan_.start[static_cast<size_t>(value)];
+  absl::StatusOr<PlanArg> Locate(const Making& m, ValueId value) {
+    TEMPER_ASSIGN_OR_RETURN(PlanArg arg, LocateRoot(m, m.memory.alias_of[static_cast<size_t>(value)]));
+    arg.offset += m.memory.start[static_cast<size_t>(value)];
     return arg;
   }
 
-  absl::StatusOr<PlanArg> LocateRoot(ValueId root) {
-    const Value& v = g_.values[static_cast<size_t>(root)];
-    for (size_t i = 0; i < g_.inputs.size(); ++i) {
-      if (g_.inputs[i] == root) return PlanArg{TEMPER_ARG_INPUT, static_cast<int>(i)};
+  absl::StatusOr<PlanArg> LocateRoot(const Making& m, ValueId root) {
+    const Value& v = m.g.values[static_cast<size_t>(root)];
+    for (size_t i = 0; i < m.g.inputs.size(); ++i) {
+      if (m.g.inputs[i] == root) return PlanArg{TEMPER_ARG_INPUT, static_cast<int>(i)};
     }
     if (v.is_constant) {
       if (!v.constant.has_value())
         return absl::InvalidArgumentError(absl::StrCat("constant '", v.name, "' has no data"));
-      TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(root, *v.constant, v.type, ir::Func{}));
+      TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(*v.constant, v.type, ir::Func{}));
       return PlanArg{TEMPER_ARG_WEIGHT, Memory(), offset};
     }
-    if (plan_.offset[static_cast<size_t>(root)] >= 0)
-      return PlanArg{TEMPER_ARG_ARENA, Memory(), plan_.offset[static_cast<size_t>(root)]};
-    for (size_t i = 0; i < g_.outputs.size(); ++i) {
-      if (plan_.alias_of[static_cast<size_t>(g_.outputs[i])] == root)
+    if (m.memory.offset[static_cast<size_t>(root)] >= 0)
+      return PlanArg{TEMPER_ARG_ARENA, Memory(), m.memory.offset[static_cast<size_t>(root)]};
+    for (size_t i = 0; i < m.g.outputs.size(); ++i) {
+      if (m.memory.alias_of[static_cast<size_t>(m.g.outputs[i])] == root)
         return PlanArg{TEMPER_ARG_OUTPUT, static_cast<int>(i)};
     }
     return absl::InternalError(absl::StrCat("value '", v.name, "' has no place in memory"));
   }
 
-  absl::Status MakeSteps() {
-    for (const StepSource& source : steps_) {
+  absl::Status MakeSteps(Making& m) {
+    for (const StepSource& source : m.steps) {
       const BuiltKernel& built = kernels_.at(source.symbol);
       PlanStep step;
-      step.name = g_.nodes[static_cast<size_t>(source.group->nodes[static_cast<size_t>(source.group->anchor)])].name;
+      step.name = m.g.nodes[static_cast<size_t>(source.group->nodes[static_cast<size_t>(source.group->anchor)])].name;
       step.symbol = source.symbol;
       step.workspace_bytes = built.compiled.workspace_bytes;
       step.thread_workspace_bytes = built.compiled.thread_workspace_bytes;
-      step.workspace_offset = std::max<int64_t>(0, plan_.scratch[GroupIndex(source)]);
+      step.workspace_offset = std::max<int64_t>(0, m.memory.scratch[m.GroupIndex(source)]);
       for (size_t i = 0; i < source.extracted.inputs.size(); ++i) {
         const ValueId value = source.extracted.inputs[i];
-        const Value& v = g_.values[static_cast<size_t>(value)];
+        const Value& v = m.g.values[static_cast<size_t>(value)];
         const bool packed = i < built.kernel.packs.size() && !built.kernel.packs[i].params.empty();
         if (packed && v.constant.has_value()) {
-          TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(value, *v.constant, v.type, built.kernel.packs[i]));
+          TEMPER_ASSIGN_OR_RETURN(int64_t offset, weights_.Add(*v.constant, v.type, built.kernel.packs[i]));
           step.args.push_back({TEMPER_ARG_WEIGHT, Memory(), offset});
         } else {
-          TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(value));
+          TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(m, value));
           step.args.push_back(arg);
         }
       }
-      TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(source.extracted.output));
+      TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(m, source.extracted.output));
       step.args.push_back(output);
-      if (OnDevice()) TEMPER_RETURN_IF_ERROR(Divide(built.kernel.main, step));
-      out_.steps.push_back(std::move(step));
+      if (OnDevice()) TEMPER_RETURN_IF_ERROR(Divide(m, built.kernel.main, step));
+      m.out.steps.push_back(std::move(step));
     }
-    for (ValueId id : g_.inputs) out_.inputs.push_back(Io(id));
-    for (size_t i = 0; i < g_.outputs.size(); ++i) {
-      out_.outputs.push_back(Io(g_.outputs[i]));
-      TEMPER_ASSIGN_OR_RETURN(PlanArg place, Locate(g_.outputs[i]));
+    for (ValueId id : m.g.inputs) m.out.inputs.push_back(IoOf(m.g, id));
+    for (size_t i = 0; i < m.g.outputs.size(); ++i) {
+      m.out.outputs.push_back(IoOf(m.g, m.g.outputs[i]));
+      TEMPER_ASSIGN_OR_RETURN(PlanArg place, Locate(m, m.g.outputs[i]));
       if (place.kind == TEMPER_ARG_OUTPUT && place.index == static_cast<int>(i)) continue;
-      const Value& v = g_.values[static_cast<size_t>(g_.outputs[i])];
+      const Value& v = m.g.values[static_cast<size_t>(m.g.outputs[i])];
       PlanStep copy;
       copy.name = absl::StrCat("copy ", v.name);
       copy.args = {place, {TEMPER_ARG_OUTPUT, static_cast<int>(i)}};
       copy.copy_bytes = BytesOf(v.type.dtype, NumElements(v.type.shape));
-      out_.steps.push_back(std::move(copy));
+      m.out.steps.push_back(std::move(copy));
     }
-    out_.num_results = std::ssize(g_.outputs) - g_.hidden;
-    for (const Extent& e : g_.extents) {
-      PlanIo& io = out_.outputs[static_cast<size_t>(e.output)];
+    m.out.num_results = std::ssize(m.g.outputs) - m.g.hidden;
+    for (const Extent& e : m.g.extents) {
+      PlanIo& io = m.out.outputs[static_cast<size_t>(e.output)];
       io.told_by = e.told_by;
       io.axis = e.axis;
     }
@@ -254,7 +271,7 @@ class PackageWriter {
   }
 
   // A device's kernels take parts of its memory, which can not begin everywhere: what does not is moved before.
-  absl::Status Divide(const ir::Func& kernel, PlanStep& step) {
+  absl::Status Divide(Making& m, const ir::Func& kernel, PlanStep& step) {
     int64_t moved = 0;
     for (size_t i = 0; i < step.args.size(); ++i) {
       PlanArg& arg = step.args[i];
@@ -264,28 +281,27 @@ class PackageWriter {
         return absl::UnimplementedError(absl::StrCat("the result of '", step.name, "' begins where no device divides"));
       PlanStep move;
       move.name = absl::StrCat("move to ", step.name);
-      move.args = {arg, {TEMPER_ARG_ARENA, Memory(), plan_.arena_bytes + moved}};
+      move.args = {arg, {TEMPER_ARG_ARENA, Memory(), m.memory.arena_bytes + moved}};
       move.copy_bytes = arg.bytes;
       arg.kind = TEMPER_ARG_ARENA;
       arg.index = Memory();
-      arg.offset = plan_.arena_bytes + moved;
+      arg.offset = m.memory.arena_bytes + moved;
       moved += (arg.bytes + Alignment() - 1) / Alignment() * Alignment();
-      out_.steps.push_back(std::move(move));
+      m.out.steps.push_back(std::move(move));
     }
-    moved_bytes_ = std::max(moved_bytes_, moved);
+    m.moved_bytes = std::max(m.moved_bytes, moved);
     return absl::OkStatus();
   }
 
   // Per group: what its kernel needs beside its operands.
-  std::vector<int64_t> ScratchBytes() const {
-    std::vector<int64_t> bytes(g_.groups.size(), 0);
-    for (const StepSource& source : steps_) {
+  std::vector<int64_t> ScratchBytes(const Making& m) const {
+    std::vector<int64_t> bytes(m.g.groups.size(), 0);
+    for (const StepSource& source : m.steps) {
       const CompiledKernel& kernel = kernels_.at(source.symbol).compiled;
-      bytes[GroupIndex(source)] = kernel.workspace_bytes + target_.threads() * kernel.thread_workspace_bytes;
+      bytes[m.GroupIndex(source)] = kernel.workspace_bytes + target_.threads() * kernel.thread_workspace_bytes;
     }
     return bytes;
   }
-  size_t GroupIndex(const StepSource& source) const { return static_cast<size_t>(source.group - g_.groups.data()); }
 
   absl::Status LinkLibrary(const std::string& path) {
     Exports exports = ExportsOf(prefix_);
@@ -296,17 +312,19 @@ class PackageWriter {
     return LinkSharedLibrary(objects_, path, exports);
   }
 
-  PlanIo Io(ValueId id) const {
-    const Value& v = g_.values[static_cast<size_t>(id)];
+  static PlanIo IoOf(const Graph& g, ValueId id) {
+    const Value& v = g.values[static_cast<size_t>(id)];
     return {v.name, v.type.dtype, v.type.shape};
   }
 
   // By offset in weights.bin, whose pieces lie one behind the other.
   std::map<int64_t, int64_t> ConstantBytes() const {
     std::map<int64_t, int64_t> bytes;
-    for (const PlanStep& step : out_.steps) {
-      for (const PlanArg& arg : step.args) {
-        if (arg.kind == TEMPER_ARG_WEIGHT) bytes[arg.offset] = 0;
+    for (const PlanVariant& variant : out_.variants) {
+      for (const PlanStep& step : variant.steps) {
+        for (const PlanArg& arg : step.args) {
+          if (arg.kind == TEMPER_ARG_WEIGHT) bytes[arg.offset] = 0;
+        }
       }
     }
     int64_t end = out_.weight_bytes;
@@ -317,78 +335,126 @@ class PackageWriter {
     return bytes;
   }
 
+  int64_t ArenaBytes() const {
+    int64_t most = 0;
+    for (const PlanVariant& variant : out_.variants) most = std::max(most, variant.arena_bytes);
+    return most;
+  }
+
+  static nlohmann::ordered_json ToJson(std::span<const PlanIo> list) {
+    nlohmann::ordered_json result = nlohmann::ordered_json::array();
+    for (const PlanIo& io : list) {
+      result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
+      if (io.told_by >= 0) result.back()["varies"] = io.axis;
+    }
+    return result;
+  }
+
+  nlohmann::ordered_json KernelsJson() const {
+    nlohmann::ordered_json result = nlohmann::ordered_json::array();
+    for (const auto& [symbol, built] : kernels_) {
+      result.push_back({{"symbol", symbol},
+                        {"workload", Text(built.workload)},
+                        {"uses", built.uses},
+                        {"template", built.choice.template_name},
+                        {"template_version", FindTemplate(built.choice.template_name)->version},
+                        {"config", Text(built.choice.config)},
+                        {"level", built.choice.level},
+                        {"record", built.choice.record},
+                        {"stale", built.choice.stale}});
+      if (built.part.has_value()) result.back()["part"] = {built.part->inner, built.part->total, built.part->offset};
+    }
+    return result;
+  }
+
+  static nlohmann::ordered_json StepsJson(const PlanVariant& variant, const std::map<int64_t, int64_t>& constants) {
+    nlohmann::ordered_json result = nlohmann::ordered_json::array();
+    for (const PlanStep& step : variant.steps) {
+      result.push_back({{"name", step.name}, {"symbol", step.symbol}});
+      if (step.symbol.empty()) result.back()["copy_bytes"] = step.copy_bytes;
+      int64_t bytes = 0;
+      for (const PlanArg& arg : step.args) bytes += arg.kind == TEMPER_ARG_WEIGHT ? constants.at(arg.offset) : 0;
+      result.back()["constant_bytes"] = bytes;
+    }
+    return result;
+  }
+
   std::string Manifest(const std::string& library_hash) const {
     using nlohmann::ordered_json;
-    auto ios = [](std::span<const PlanIo> list) {
-      ordered_json result = ordered_json::array();
-      for (const PlanIo& io : list) {
-        result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
-        if (io.told_by >= 0) result.back()["varies"] = io.axis;
-      }
-      return result;
-    };
+    const auto is_tuned = [](const auto& kernel) { return kernel.second.choice.level != "default"; };
+    const std::map<int64_t, int64_t> constants = ConstantBytes();
+    ordered_json variants = ordered_json::array();
+    for (size_t i = 0; i < out_.variants.size(); ++i) {
+      const PlanVariant& v = out_.variants[i];
+      variants.push_back({{"name", variants_[i].name},
+                          {"inputs", ToJson(v.inputs)},
+                          {"outputs", ToJson(std::span(v.outputs).first(static_cast<size_t>(v.num_results)))},
+                          {"steps", StepsJson(v, constants)}});
+    }
     ordered_json m;
     m["version"] = kPackageVersion;
     m["library"] = LibraryName(prefix_);
     m["prefix"] = prefix_;
-    m["model"] = g_.name;
+    m["model"] = variants_.front().g.name;
     m["target"] = Text(target_);
     m["codegen_id"] = CodegenId(target_);
     m["tools"] = CodegenTools(target_);
     m["lock"] = lock_;
     m["files"] = {{LibraryName(prefix_), library_hash}, {"weights.bin", HashText(out_.weight_hash)}};
-    m["inputs"] = ios(out_.inputs);
-    m["outputs"] = ios(std::span(out_.outputs).first(static_cast<size_t>(out_.num_results)));
+    m["inputs"] = variants.front()["inputs"];
+    m["outputs"] = variants.front()["outputs"];
     m["caller_alignment"] = out_.caller_alignment;
-    m["arena_bytes"] = out_.arena_bytes;
+    m["arena_bytes"] = ArenaBytes();
     m["weight_bytes"] = out_.weight_bytes;
-    m["tuned"] = false;
-    m["kernels"] = ordered_json::array();
-    for (const auto& [symbol, built] : kernels_) {
-      if (built.choice.level != "default") m["tuned"] = true;
-      m["kernels"].push_back({{"symbol", symbol},
-                              {"workload", Text(built.workload)},
-                              {"uses", built.uses},
-                              {"template", built.choice.template_name},
-                              {"template_version", FindTemplate(built.choice.template_name)->version},
-                              {"config", Text(built.choice.config)},
-                              {"level", built.choice.level},
-                              {"record", built.choice.record},
-                              {"stale", built.choice.stale}});
-      if (built.part.has_value())
-        m["kernels"].back()["part"] = {built.part->inner, built.part->total, built.part->offset};
-    }
-    m["steps"] = ordered_json::array();
-    const std::map<int64_t, int64_t> constants = ConstantBytes();
-    for (const PlanStep& step : out_.steps) {
-      m["steps"].push_back({{"name", step.name}, {"symbol", step.symbol}});
-      if (step.symbol.empty()) m["steps"].back()["copy_bytes"] = step.copy_bytes;
-      int64_t bytes = 0;
-      for (const PlanArg& arg : step.args) bytes += arg.kind == TEMPER_ARG_WEIGHT ? constants.at(arg.offset) : 0;
-      m["steps"].back()["constant_bytes"] = bytes;
-    }
+    m["tuned"] = std::ranges::any_of(kernels_, is_tuned);
+    m["kernels"] = KernelsJson();
+    m["steps"] = variants.front()["steps"];
+    if (variants.size() > 1) m["variants"] = std::move(variants);
     return m.dump(1, ' ', false, ordered_json::error_handler_t::replace);  // names come from model files
   }
 
-  const Graph& g_;
   const Target& target_;
   const ChooseFn& choose_;
   CompileCache& cache_;
   const std::string& prefix_;
   const std::string& lock_;
   const temper_device* const device_;  // null: kernels are the host's code
-  int64_t moved_bytes_ = 0;            // behind the planned arena: operands of one step that were moved
-  BufferPlan plan_;
+  std::vector<Making> variants_;
   Plan out_;
   WeightWriter weights_;
-  std::map<std::string, BuiltKernel> kernels_;  // by symbol
-  std::vector<StepSource> steps_;
-  std::vector<ValueId> in_place_;  // per group: the operand whose bytes its result takes, or kNoValue
+  std::map<std::string, std::string> symbol_of_;  // workload and part -> symbol: each is chosen and built once
+  std::map<std::string, BuiltKernel> kernels_;    // by symbol
   std::vector<std::string> objects_;
 };
 
 absl::Status IoError(const std::string& what, const std::error_code& error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", error.message()));
+}
+
+// OK where the values of both lists have the same names, types and ranks.
+absl::Status CheckSameIo(const Graph& a, std::span<const ValueId> a_list, const Graph& b,
+                         std::span<const ValueId> b_list) {
+  bool same = a_list.size() == b_list.size();
+  for (size_t i = 0; same && i < a_list.size(); ++i) {
+    const Value &x = a.values[static_cast<size_t>(a_list[i])], &y = b.values[static_cast<size_t>(b_list[i])];
+    same = x.name == y.name && x.type.dtype == y.type.dtype && x.type.shape.size() == y.type.shape.size();
+  }
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "the model's inputs or outputs are others for other shapes: compile one package each");
+}
+
+absl::Status CheckVariants(std::span<const PackageVariant> variants) {
+  if (variants.empty()) return absl::InvalidArgumentError("a package has one variant at least");
+  const auto results = [](const Graph& g) {
+    return std::span(g.outputs).first(g.outputs.size() - static_cast<size_t>(g.hidden));
+  };
+  const Graph& first = variants.front().graph;
+  for (const PackageVariant& v : variants.subspan(1)) {
+    TEMPER_RETURN_IF_ERROR(CheckSameIo(first, first.inputs, v.graph, v.graph.inputs));
+    TEMPER_RETURN_IF_ERROR(CheckSameIo(first, results(first), v.graph, results(v.graph)));
+  }
+  return absl::OkStatus();
 }
 
 // Puts `made` in the place of `dir`, which is absent, empty or an older package.
@@ -423,9 +489,11 @@ absl::StatusOr<std::string> HashOfFile(const std::string& path) {
   return HashText(hash);
 }
 
-absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
-                                           const std::string& dir, const PackageOptions& options) {
+absl::StatusOr<PackageReport> WritePackage(std::span<const PackageVariant> variants, const Target& t,
+                                           const ChooseFn& choose, const std::string& dir,
+                                           const PackageOptions& options) {
   TEMPER_RETURN_IF_ERROR(CheckPrefix(options.prefix));
+  TEMPER_RETURN_IF_ERROR(CheckVariants(variants));
   TEMPER_RETURN_IF_ERROR(GeneratorFor(t).status());  // before any work
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
@@ -440,13 +508,20 @@ absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, cons
   if (error) return IoError(absl::StrCat("cannot create ", partial.string()), error);
   CompileCache own;
   absl::StatusOr<PackageReport> report =
-      PackageWriter(g, t, choose, options.cache != nullptr ? *options.cache : own, options).Write(partial.string());
+      PackageWriter(variants, t, choose, options.cache != nullptr ? *options.cache : own, options)
+          .Write(partial.string());
   absl::Status status = report.ok() ? Replace(partial, path) : report.status();
   if (!status.ok()) {
     fs::remove_all(partial, error);
     return status;
   }
   return report;
+}
+
+absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
+                                           const std::string& dir, const PackageOptions& options) {
+  const PackageVariant only{g, ""};
+  return WritePackage({&only, 1}, t, choose, dir, options);
 }
 
 }  // namespace temper

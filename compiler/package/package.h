@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "compiler/codegen/compile_cache.h"
 #include "compiler/graph/graph.h"
@@ -31,14 +32,15 @@ struct PackageStep {
   std::string workload, template_name, config;
 };
 struct PackageReport {
-  int64_t arena_bytes = 0;  // activations and the kernels' scratch, with the target's threads
+  int64_t arena_bytes = 0;  // activations and the kernels' scratch, with the target's threads; of the largest variant
   int64_t weight_bytes = 0;
-  int kernels = 0;  // launches a run
+  int kernels = 0;  // launches, each variant run once
   int tuned_kernels = 0;
-  std::vector<PackageStep> steps;
+  int variants = 1;
+  std::vector<PackageStep> steps;  // of the first variant
 };
 // Of the directory's layout, manifest.json and model.so's functions. Packages of another version are refused.
-inline constexpr int kPackageVersion = 5;
+inline constexpr int kPackageVersion = 6;
 
 struct PackageOptions {
   CompileCache* cache = nullptr;  // what packages of the same model share; null: nothing
@@ -48,8 +50,18 @@ struct PackageOptions {
   std::string prefix;
   std::string lock;  // the digest of the lock's entry that the choices are from, kept in the manifest; empty: no lock
 };
-// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). The same graph,
-// target and choices give the same bytes, in every folder.
+// The model for one choice of its inputs' shapes.
+struct PackageVariant {
+  const Graph& graph;
+  std::string name;  // what people tell it by, such as "batch=1 seq=32"; empty: it is the only one
+};
+// `dir` is created, or replaced if it holds a package, atomically (written beside, then renamed). The variants are of
+// one model: they have the same inputs and outputs but for their shapes, else kInvalidArgument. They share kernels of
+// the same workload, and constants that lie in the same memory. The same graphs, target and choices give the same
+// bytes, in every folder.
+absl::StatusOr<PackageReport> WritePackage(std::span<const PackageVariant> variants, const Target& t,
+                                           const ChooseFn& choose, const std::string& dir,
+                                           const PackageOptions& options = {});
 absl::StatusOr<PackageReport> WritePackage(const Graph& g, const Target& t, const ChooseFn& choose,
                                            const std::string& dir, const PackageOptions& options = {});
 
@@ -65,6 +77,9 @@ class LoadedPackage {
     Shape shape;
   };
   virtual ~LoadedPackage() = default;
+  virtual int variants() const = 0;
+  // What follows is about this variant then; it is about variant 0 before.
+  virtual absl::Status Choose(int variant) = 0;
   virtual const std::vector<Io>& inputs() const = 0;
   virtual const std::vector<Io>& outputs() const = 0;
   virtual absl::Status Run(const void* const* inputs, void* const* outputs) = 0;

@@ -127,11 +127,11 @@ absl::StatusOr<std::shared_ptr<PackKernel>> WeightWriter::KernelFor(const ir::Fu
   return kernel = std::move(made);
 }
 
-absl::StatusOr<int64_t> WeightWriter::Add(ValueId value, const NDArray& data, const TensorType& type,
-                                          const ir::Func& pack) {
+absl::StatusOr<int64_t> WeightWriter::Add(const NDArray& data, const TensorType& type, const ir::Func& pack) {
   const bool packed = !pack.params.empty();
-  std::string layout = absl::StrCat(absl::StrJoin(type.perm, ""), packed ? ir::Text(pack) : "");
-  auto [known, is_new] = known_.try_emplace({value, std::move(layout)}, bytes_);
+  std::string layout = absl::StrCat(std::string(Name(data.dtype())), ShapeText(data.shape()), "/",
+                                    absl::StrJoin(type.perm, ""), "/", packed ? ir::Text(pack) : "");
+  auto [known, is_new] = known_.try_emplace({data.data(), std::move(layout)}, bytes_);
   if (!is_new) return known->second;
   Piece piece{data, type.perm, nullptr};
   int64_t bytes = data.bytes();

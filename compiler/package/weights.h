@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "compiler/codegen/compile_cache.h"
@@ -24,9 +23,9 @@ class WeightWriter {
  public:
   // Each constant begins at a multiple of `alignment` bytes, which is one of 64.
   explicit WeightWriter(CompileCache& cache, int64_t alignment = 64) : cache_(cache), alignment_(alignment) {}
-  // The offset of constant `value` as operand `type`, run through `pack` (empty Func: only put in physical order). The
-  // same constant in the same layout is kept once.
-  absl::StatusOr<int64_t> Add(ValueId value, const NDArray& data, const TensorType& type, const ir::Func& pack);
+  // The offset of the constant `data` as operand `type`, run through `pack` (empty Func: only put in physical order).
+  // The same bytes of memory in the same layout are kept once.
+  absl::StatusOr<int64_t> Add(const NDArray& data, const TensorType& type, const ir::Func& pack);
   int64_t bytes() const { return bytes_; }
   // Packs and writes one constant after another; returns the file's hash.
   absl::StatusOr<uint64_t> Write(const std::string& path) const;
@@ -44,7 +43,7 @@ class WeightWriter {
   Target host_ = PackingTarget();  // packing runs here, whatever the package is for
   int64_t bytes_ = 0;
   std::vector<Piece> pieces_;  // one after another, each at a multiple of alignment_
-  std::map<std::pair<ValueId, std::string>, int64_t> known_;
+  std::map<std::pair<const void*, std::string>, int64_t> known_;
   std::map<std::string, std::shared_ptr<struct PackKernel>> packs_;  // by text
 };
 

@@ -45,11 +45,13 @@ typedef struct shared_weights {
 
 struct temper_model {
   const temper_plan* plan;
-  const temper_variant* variant; /* the only one */
+  const temper_variant* chosen;  /* that functions without shapes speak of */
+  const temper_variant* variant; /* of the latest run, or of the one under way */
   const temper_sequence* run;    /* its first */
   temper_pool* pool;
-  shared_weights* weights;     /* NULL: the plan has none */
-  temper_on_device* on_device; /* NULL: all is the host's */
+  shared_weights* weights;      /* NULL: the plan has none */
+  temper_on_device** on_device; /* by variant; NULL: all is the host's */
+  void* device_arena;           /* of all variants */
   region arena, workspace, staging;
   io_buffer* inputs;
   io_buffer* outputs;
@@ -291,58 +293,90 @@ static void touch(temper_pool* pool, region* r, int64_t bytes) {
   if (r->data) launcher->parallel_for(launcher, (bytes + HUGE_PAGE - 1) / HUGE_PAGE, zero_pages, r);
 }
 
-static int allocate(temper_model* m) {
-  const temper_variant* v = m->variant;
-  const int64_t arena = v->arena_bytes[TEMPER_MEMORY_HOST];
-  const int64_t threads = temper_pool_launcher(m->pool)->threads;
-  int64_t workspace = 0, staging = 0, max_args = 1;
-  for (int64_t i = 0; i < m->run->num_steps; ++i) {
-    const temper_step* s = &m->run->steps[i];
-    const int64_t bytes = s->workspace_bytes + threads * s->thread_workspace_bytes;
-    if (threads > v->scratch_threads && bytes > workspace) workspace = bytes;
-    if (s->num_args > max_args) max_args = s->num_args;
+/* What runs of any variant need at most. */
+typedef struct needs {
+  int64_t arena, workspace, staging; /* bytes; the arena is the host's or the device's */
+  int64_t args, outputs;
+} needs;
+
+static void raise_to(int64_t* most, int64_t value) {
+  if (value > *most) *most = value;
+}
+
+static void add_needs(const temper_variant* v, int memory, int64_t threads, needs* n) {
+  int64_t staging = 0;
+  for (int64_t i = 0; i < v->sequences->num_steps; ++i) {
+    const temper_step* s = &v->sequences->steps[i];
+    if (threads > v->scratch_threads) raise_to(&n->workspace, s->workspace_bytes + threads * s->thread_workspace_bytes);
+    raise_to(&n->args, s->num_args);
   }
   for (int64_t i = 0; i < v->num_inputs; ++i) staging += round_up(v->inputs[i].bytes);
   for (int64_t i = 0; i < v->num_outputs; ++i) staging += round_up(v->outputs[i].bytes);
-  m->inputs = calloc((size_t)v->num_inputs + 1, sizeof *m->inputs);
-  m->outputs = calloc((size_t)v->num_outputs + 1, sizeof *m->outputs);
-  m->args = calloc((size_t)max_args, sizeof *m->args);
-  if (!m->inputs || !m->outputs || !m->args || !map_region(&m->arena, arena) || !map_region(&m->workspace, workspace) ||
-      !map_region(&m->staging, staging)) {
+  raise_to(&n->staging, staging);
+  raise_to(&n->arena, v->arena_bytes[memory]);
+  raise_to(&n->outputs, v->num_outputs);
+}
+
+static int allocate_on_host(temper_model* m, const needs* n) {
+  m->args = calloc((size_t)n->args, sizeof *m->args);
+  if (!m->args || !map_region(&m->arena, n->arena) || !map_region(&m->workspace, n->workspace) ||
+      !map_region(&m->staging, n->staging)) {
     return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of activations and scratch",
-                (long long)(arena + workspace + staging));
+                (long long)(n->arena + n->workspace + n->staging));
   }
   temper_pool_settle_caller(m->pool);
-  touch(m->pool, &m->arena, arena);
-  touch(m->pool, &m->workspace, workspace);
-  /* Staging is rarely needed and stays untouched. */
-  char* next = m->staging.data;
-  for (int64_t i = 0; i < v->num_inputs; next += round_up(v->inputs[i++].bytes)) m->inputs[i].staging = next;
-  for (int64_t i = 0; i < v->num_outputs; next += round_up(v->outputs[i++].bytes)) m->outputs[i].staging = next;
+  touch(m->pool, &m->arena, n->arena);
+  touch(m->pool, &m->workspace, n->workspace); /* staging is rarely needed and stays untouched */
   return 0;
 }
 
-static int allocate_on_device(temper_model* m) {
-  const temper_variant* v = m->variant;
-  m->inputs = calloc((size_t)v->num_inputs + 1, sizeof *m->inputs);
-  m->outputs = calloc((size_t)v->num_outputs + 1, sizeof *m->outputs);
-  if (m->inputs && m->outputs)
-    m->on_device = temper_on_device_create(m->plan, m->weights ? m->weights->on_device : NULL);
-  if (m->on_device) return 0;
+static int allocate_on_device(temper_model* m, const needs* n) {
+  const temper_plan* plan = m->plan;
+  m->on_device = calloc((size_t)plan->num_variants, sizeof *m->on_device);
+  if (m->on_device && n->arena > 0) m->device_arena = (*plan->device)->allocate(n->arena);
+  int whole = m->on_device && (n->arena == 0 || m->device_arena);
+  for (int64_t i = 0; whole && i < plan->num_variants; ++i) {
+    void* weights = m->weights ? m->weights->on_device : NULL;
+    m->on_device[i] = temper_on_device_create(*plan->device, &plan->variants[i], weights, m->device_arena);
+    whole = m->on_device[i] != NULL;
+  }
+  if (whole) return 0;
   fail(create_error, TEMPER_NO_RESOURCES, "the device has no %lld bytes for activations and scratch",
-       (long long)v->arena_bytes[TEMPER_MEMORY_DEVICE]);
-  return device_failed(m->plan, create_error, TEMPER_NO_RESOURCES);
+       (long long)n->arena);
+  return device_failed(plan, create_error, TEMPER_NO_RESOURCES);
 }
 
-/* What the plan wants of a runtime and this one does not have; NULL: nothing. */
-static const char* unsupported(const temper_plan* plan) {
-  if (plan->num_variants != 1) return "several variants";
-  for (int memory = 0; memory < TEMPER_NUM_MEMORIES; ++memory) {
-    if (plan->state_bytes[memory] != 0) return "state between runs";
-    if (memory != memory_of(plan) && (plan->weight_bytes[memory] != 0 || plan->variants[0].arena_bytes[memory] != 0))
-      return "memory of the host and of a device";
-  }
-  const temper_variant* v = plan->variants;
+static int allocate(temper_model* m) {
+  const temper_plan* plan = m->plan;
+  needs n = {.args = 1};
+  for (int64_t i = 0; i < plan->num_variants; ++i)
+    add_needs(&plan->variants[i], memory_of(plan), temper_pool_launcher(m->pool)->threads, &n);
+  m->inputs = calloc((size_t)plan->variants->num_inputs + 1, sizeof *m->inputs);
+  m->outputs = calloc((size_t)n.outputs + 1, sizeof *m->outputs);
+  if (!m->inputs || !m->outputs) return fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+  return plan->device ? allocate_on_device(m, &n) : allocate_on_host(m, &n);
+}
+
+static temper_on_device* device_of(const temper_model* m) {
+  return m->on_device ? m->on_device[m->variant - m->plan->variants] : NULL;
+}
+
+/* The run to come is of this variant. */
+static void use(temper_model* m, const temper_variant* v) {
+  if (m->variant == v) return;
+  m->variant = v;
+  m->run = v->sequences;
+  char* next = m->staging.data;
+  for (int64_t i = 0; i < v->num_inputs; next += round_up(v->inputs[i++].bytes)) m->inputs[i].staging = next;
+  for (int64_t i = 0; i < v->num_outputs; next += round_up(v->outputs[i++].bytes)) m->outputs[i].staging = next;
+  for (int64_t i = v->num_results; i < v->num_outputs; ++i) m->outputs[i].caller = (char*)&m->outputs[i].told;
+}
+
+/* What a variant of the plan wants of a runtime and this one does not have; NULL: nothing. */
+static const char* unsupported_of(const temper_plan* plan, const temper_variant* v) {
+  if (v->num_inputs != plan->variants->num_inputs || v->num_results != plan->variants->num_results)
+    return "variants of other inputs or outputs";
+  if (v->arena_bytes[TEMPER_NUM_MEMORIES - 1 - memory_of(plan)] != 0) return "memory of the host and of a device";
   if (v->num_sequences != 1) return "branches or loops";
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     if (v->inputs[i].least) return "inputs of several shapes";
@@ -355,6 +389,17 @@ static const char* unsupported(const temper_plan* plan) {
     if (kind != TEMPER_STEP_KERNEL && kind != TEMPER_STEP_COPY) return "branches or loops";
   }
   return NULL;
+}
+
+static const char* unsupported(const temper_plan* plan) {
+  if (plan->num_variants < 1) return "no variant";
+  if (plan->weight_bytes[TEMPER_NUM_MEMORIES - 1 - memory_of(plan)] != 0) return "memory of the host and of a device";
+  for (int memory = 0; memory < TEMPER_NUM_MEMORIES; ++memory) {
+    if (plan->state_bytes[memory] != 0) return "state between runs";
+  }
+  const char* wanted = NULL;
+  for (int64_t i = 0; i < plan->num_variants && !wanted; ++i) wanted = unsupported_of(plan, &plan->variants[i]);
+  return wanted;
 }
 
 int temper_model_create_from_plan(const temper_plan* plan, const char* weights, int threads, temper_model** model) {
@@ -375,16 +420,13 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
   temper_model* m = calloc(1, sizeof *m);
   if (!m) return fail(create_error, TEMPER_NO_RESOURCES, "no memory");
   m->plan = plan;
-  m->variant = plan->variants;
-  m->run = m->variant->sequences;
+  m->chosen = plan->variants;
   atomic_flag_clear(&m->running);
   int code = 0;
   if (!(m->pool = temper_pool_create(plan->device ? 1 : threads)))
     code = fail(create_error, TEMPER_NO_RESOURCES, "cannot start %d threads", temper_pool_resolve_threads(threads));
   if (code == 0) code = take_weights(m, weights);
-  if (code == 0) code = plan->device ? allocate_on_device(m) : allocate(m);
-  for (int64_t i = m->variant->num_results; code == 0 && i < m->variant->num_outputs; ++i)
-    m->outputs[i].caller = (char*)&m->outputs[i].told;
+  if (code == 0) code = allocate(m);
   if (code != 0) {
     temper_model_destroy(m);
     return code;
@@ -396,20 +438,39 @@ int temper_model_create_from_plan(const temper_plan* plan, const char* weights, 
 void temper_model_destroy(temper_model* m) {
   if (!m) return;
   temper_pool_destroy(m->pool);
-  temper_on_device_destroy(m->on_device);
+  for (int64_t i = 0; m->on_device && i < m->plan->num_variants; ++i) temper_on_device_destroy(m->on_device[i]);
+  if (m->device_arena) (*m->plan->device)->release(m->device_arena);
   leave_weights(m->weights);
   unmap_region(&m->arena);
   unmap_region(&m->workspace);
   unmap_region(&m->staging);
+  free(m->on_device);
   free(m->inputs);
   free(m->outputs);
   free(m->args);
   free(m);
 }
 
+static int enter(temper_model* m) { return !atomic_flag_test_and_set_explicit(&m->running, memory_order_acquire); }
+
+static int leave(temper_model* m, int code) {
+  atomic_flag_clear_explicit(&m->running, memory_order_release);
+  return code;
+}
+
+int temper_model_variant_count(const temper_model* m) { return m ? (int)m->plan->num_variants : 0; }
+
+int temper_model_choose_variant(temper_model* m, int variant) {
+  if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
+  if (!enter(m)) return TEMPER_BUSY;
+  const int there_is = variant >= 0 && variant < m->plan->num_variants;
+  if (there_is) m->chosen = &m->plan->variants[variant];
+  return leave(m, there_is ? TEMPER_OK : fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no variant %d", variant));
+}
+
 int temper_model_io_count(const temper_model* m, int is_output) {
   if (!m) return 0;
-  return (int)(is_output ? m->variant->num_results : m->variant->num_inputs);
+  return (int)(is_output ? m->chosen->num_results : m->chosen->num_inputs);
 }
 
 int temper_model_io(const temper_model* m, int is_output, int index, const char** name, int* dtype, int* rank,
@@ -419,7 +480,7 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
     return fail(((temper_model*)m)->error, TEMPER_INVALID_ARGUMENT, "there is no %s %d", is_output ? "output" : "input",
                 index);
   }
-  const temper_io* io = is_output ? &m->variant->outputs[index] : &m->variant->inputs[index];
+  const temper_io* io = is_output ? &m->chosen->outputs[index] : &m->chosen->inputs[index];
   if (name) *name = io->name;
   if (dtype) *dtype = (int)io->dtype;
   if (rank) *rank = (int)io->rank;
@@ -470,7 +531,7 @@ static void give_buffers(temper_model* m) {
 static int write_to_device(temper_model* m) {
   int code = TEMPER_OK;
   for (int64_t i = 0; i < m->variant->num_inputs && code == TEMPER_OK; ++i) {
-    code = temper_on_device_write_input(m->on_device, i, m->inputs[i].caller);
+    code = temper_on_device_write_input(device_of(m), i, m->inputs[i].caller);
     if (code != TEMPER_OK) fail(m->error, code, "the device does not take input %s", m->variant->inputs[i].name);
   }
   return code == TEMPER_OK ? code : device_failed(m->plan, m->error, code);
@@ -479,7 +540,7 @@ static int write_to_device(temper_model* m) {
 static int read_from_device(temper_model* m) {
   int code = TEMPER_OK;
   for (int64_t i = 0; i < m->variant->num_outputs && code == TEMPER_OK; ++i) {
-    code = temper_on_device_read_output(m->on_device, i, m->outputs[i].caller);
+    code = temper_on_device_read_output(device_of(m), i, m->outputs[i].caller);
     if (code != TEMPER_OK) fail(m->error, code, "the device does not give output %s", m->variant->outputs[i].name);
   }
   return code == TEMPER_OK ? code : device_failed(m->plan, m->error, code);
@@ -517,7 +578,7 @@ static int run_step(temper_model* m, int64_t index, temper_launcher* launcher) {
 
 static int run_on_device(temper_model* m) {
   int64_t failed = 0;
-  const int code = temper_on_device_run(m->on_device, &failed);
+  const int code = temper_on_device_run(device_of(m), &failed);
   if (code == TEMPER_OK) return code;
   if (failed >= 0) return told(m, &m->run->steps[failed], code);
   fail(m->error, code, "the device does not run its kernels again");
@@ -538,7 +599,7 @@ static int time_step(temper_model* m, int64_t index, temper_busy_launcher* busy,
   int code = TEMPER_OK;
   time->ns = 0; /* where a device fails it tells none */
   if (m->on_device) {
-    code = told(m, &m->run->steps[index], temper_on_device_time_step(m->on_device, index, &time->ns));
+    code = told(m, &m->run->steps[index], temper_on_device_time_step(device_of(m), index, &time->ns));
   } else {
     const int64_t start = temper_now_ns();
     code = run_step(m, index, &busy->launcher);
@@ -566,13 +627,6 @@ static int time_steps(temper_model* m, int again, temper_step_time* times) {
   return code;
 }
 
-static int enter(temper_model* m) { return !atomic_flag_test_and_set_explicit(&m->running, memory_order_acquire); }
-
-static int leave(temper_model* m, int code) {
-  atomic_flag_clear_explicit(&m->running, memory_order_release);
-  return code;
-}
-
 /* On the callers' buffers. `times` may be NULL: nothing is timed then. */
 static int run(temper_model* m, int again, temper_step_time* times) {
   int code = check_buffers(m);
@@ -591,6 +645,7 @@ static int run(temper_model* m, int again, temper_step_time* times) {
 static int run_plain(temper_model* m, const void* const* inputs, void* const* outputs, int again,
                      temper_step_time* times) {
   if (!enter(m)) return TEMPER_BUSY;
+  use(m, m->chosen);
   for (int64_t i = 0; i < m->variant->num_inputs; ++i) m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
   for (int64_t i = 0; i < m->variant->num_results; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
   return leave(m, run(m, again, times));
@@ -609,19 +664,42 @@ static void describe(char* line, size_t size, int64_t dtype, int64_t rank, const
   if (used < size) snprintf(line + used, size - used, "]");
 }
 
-static int check_input(temper_model* m, const temper_io* io, const temper_tensor* t) {
+static int is_of(const temper_tensor* t, const temper_io* io) {
   int same = t->dtype == io->dtype && t->rank == io->rank;
   for (int64_t d = 0; same && d < io->rank; ++d) same = t->shape[d] == io->shape[d];
-  if (same && t->bytes < io->bytes) {
-    return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %lld bytes; its shape needs %lld", io->name,
-                (long long)t->bytes, (long long)io->bytes);
-  }
-  if (same) return TEMPER_OK;
-  char given[ERROR_BYTES / 4], taken[ERROR_BYTES / 4];
+  return same;
+}
+
+/* "input x has type 1 [2, 3]; the model takes type 1 [1, 3] or type 1 [4, 3]" */
+static int refuse_input(temper_model* m, int64_t index, const temper_tensor* t) {
+  char given[ERROR_BYTES / 4], taken[ERROR_BYTES / 2];
   const int64_t rank = t->rank < 0 ? 0 : t->rank > TEMPER_MAX_RANK ? TEMPER_MAX_RANK : t->rank;
   describe(given, sizeof given, t->dtype, rank, t->shape);
-  describe(taken, sizeof taken, io->dtype, io->rank, io->shape);
-  return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %s; the model takes %s", io->name, given, taken);
+  size_t used = 0;
+  for (int64_t i = 0; i < m->plan->num_variants && used < sizeof taken; ++i) {
+    const temper_io* io = &m->plan->variants[i].inputs[index];
+    if (i > 0) used += (size_t)snprintf(taken + used, sizeof taken - used, " or ");
+    if (used < sizeof taken) describe(taken + used, sizeof taken - used, io->dtype, io->rank, io->shape);
+    used += strlen(taken + used);
+  }
+  return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %s; the model takes %s",
+              m->plan->variants->inputs[index].name, given, taken);
+}
+
+/* Uses the variant whose inputs have these types and shapes. */
+static int use_variant_of(temper_model* m, const temper_tensor* inputs) {
+  const temper_plan* plan = m->plan;
+  const int64_t count = plan->variants->num_inputs;
+  int64_t furthest = 0; /* the first input that no variant takes beside those before it */
+  for (int64_t i = 0; i < plan->num_variants; ++i) {
+    int64_t same = 0;
+    while (same < count && is_of(&inputs[same], &plan->variants[i].inputs[same])) ++same;
+    if (same > furthest) furthest = same;
+    if (same < count) continue;
+    use(m, &plan->variants[i]);
+    return TEMPER_OK;
+  }
+  return refuse_input(m, furthest, &inputs[furthest]);
 }
 
 /* Says what the output needs; whether there is room for it. */
@@ -633,12 +711,17 @@ static int fits(const temper_io* io, temper_tensor* t) {
 }
 
 static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
-  const temper_variant* v = m->variant;
-  if ((!inputs && v->num_inputs > 0) || (!outputs && v->num_results > 0))
+  if ((!inputs && m->chosen->num_inputs > 0) || (!outputs && m->chosen->num_results > 0))
     return fail(m->error, TEMPER_INVALID_ARGUMENT, "there are no inputs, or no outputs");
+  const int code = use_variant_of(m, inputs);
+  if (code != TEMPER_OK) return code;
+  const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
-    const int code = check_input(m, &v->inputs[i], &inputs[i]);
-    if (code != TEMPER_OK) return code;
+    const temper_io* io = &v->inputs[i];
+    if (inputs[i].bytes < io->bytes) {
+      return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %lld bytes; its shape needs %lld", io->name,
+                  (long long)inputs[i].bytes, (long long)io->bytes);
+    }
     m->inputs[i].caller = inputs[i].data;
   }
   const temper_io* small = NULL;
@@ -669,7 +752,7 @@ int temper_model_run_shaped(temper_model* m, const temper_tensor* inputs, temper
   return leave(m, code);
 }
 
-int temper_model_step_count(const temper_model* m) { return m ? (int)m->run->num_steps : 0; }
+int temper_model_step_count(const temper_model* m) { return m ? (int)m->chosen->sequences->num_steps : 0; }
 
 int temper_model_run_timed(temper_model* m, const void* const* inputs, void* const* outputs, int again,
                            temper_step_time* times) {

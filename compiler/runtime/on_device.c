@@ -8,8 +8,7 @@ struct temper_on_device {
   const temper_device* api;
   const temper_variant* variant;
   const temper_sequence* run;
-  void* weights; /* not its own */
-  void* arena;
+  void *weights, *arena; /* not its own */
   void** inputs;
   void** outputs;
   void** parts;     /* of all steps, one behind the other: each kernel's arguments, then its workspace */
@@ -88,22 +87,18 @@ static int make_parts(temper_on_device* d) {
   return 1;
 }
 
-temper_on_device* temper_on_device_create(const temper_plan* plan, void* weights) {
+temper_on_device* temper_on_device_create(const temper_device* api, const temper_variant* v, void* weights,
+                                          void* arena) {
   temper_on_device* d = calloc(1, sizeof *d);
   if (!d) return NULL;
-  const temper_variant* v = plan->variants;
-  d->api = *plan->device;
+  d->api = api;
   d->variant = v;
   d->run = v->sequences;
   d->weights = weights;
-  const int64_t arena = v->arena_bytes[TEMPER_MEMORY_DEVICE];
-  if (arena > 0) d->arena = d->api->allocate(arena);
-  d->inputs = allocate_all(d->api, v->inputs, v->num_inputs);
-  d->outputs = allocate_all(d->api, v->outputs, v->num_outputs);
-  if ((arena == 0 || d->arena) && have_all(d->inputs, v->num_inputs) && have_all(d->outputs, v->num_outputs) &&
-      make_parts(d)) {
-    return d;
-  }
+  d->arena = arena;
+  d->inputs = allocate_all(api, v->inputs, v->num_inputs);
+  d->outputs = allocate_all(api, v->outputs, v->num_outputs);
+  if (have_all(d->inputs, v->num_inputs) && have_all(d->outputs, v->num_outputs) && make_parts(d)) return d;
   temper_on_device_destroy(d);
   return NULL;
 }
@@ -121,7 +116,6 @@ void temper_on_device_destroy(temper_on_device* d) {
   release_all(d->api, d->parts, d->parts ? d->first[d->run->num_steps] : 0);
   release_all(d->api, d->inputs, d->variant->num_inputs);
   release_all(d->api, d->outputs, d->variant->num_outputs);
-  if (d->arena) d->api->release(d->arena);
   free(d->first);
   free(d);
 }

@@ -7,8 +7,8 @@
 extern "C" {
 #endif
 
-/* An arena, a place for each input and output, and the steps' arguments as launches take them. Used by one thread at a
- * time. */
+/* Of one variant: a place for each input and output, and the steps' arguments as launches take them. Used by one
+ * thread at a time. */
 typedef struct temper_on_device temper_on_device;
 
 /* The device of the plan's kernels: the one that whoever loaded the package set, or else that of libtemper-devices,
@@ -16,9 +16,10 @@ typedef struct temper_on_device temper_on_device;
  * and `why`, of `size` bytes, has the line. Thread-safe. */
 const temper_device* temper_on_device_find(const temper_plan* plan, char* why, size_t size);
 
-/* `weights` is memory of the device, which outlives it; NULL: there are none. NULL: the device or the host has no
- * memory for it. */
-temper_on_device* temper_on_device_create(const temper_plan* plan, void* weights);
+/* `weights` and `arena` are memory of the device, which outlives it; NULL: there are none. NULL: the device or the host
+ * has no memory for it. */
+temper_on_device* temper_on_device_create(const temper_device* api, const temper_variant* v, void* weights,
+                                          void* arena);
 void temper_on_device_destroy(temper_on_device* d); /* NULL is allowed; no run may be under way */
 
 /* These return 0, or the TEMPER_* that ends the run. */

@@ -71,7 +71,7 @@ typedef struct temper_io {
   int64_t axis;
 } temper_io;
 
-/* The model for some shapes of its inputs: all variants have the same inputs and outputs but for their shapes. */
+/* The model for some shapes of its inputs: all variants have the same inputs and results but for their shapes. */
 typedef struct temper_variant {
   int64_t num_inputs;
   const temper_io* inputs;

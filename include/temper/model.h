@@ -56,6 +56,15 @@ extern "C" {
  * threads and activations, so several models run at the same time. */
 TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_model** model);
 
+/* A model that was compiled for several shapes of its inputs has a variant for each; others have one. Variants share
+ * weights, threads and activations. */
+TEMPER_API int temper_model_variant_count(const temper_model* model);
+
+/* Chooses the variant that functions without shapes speak of: temper_model_io, _run, _step_count and _run_timed. It is
+ * variant 0 to begin with, the shapes that were named first. temper_model_run_shaped needs no choice, and changes none.
+ */
+TEMPER_API int temper_model_choose_variant(temper_model* model, int variant);
+
 TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);
 
 /* `dtype` is ONNX's TensorProto.DataType (1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ...).
@@ -72,11 +81,11 @@ TEMPER_API int temper_model_io(const temper_model* model, int is_output, int ind
 TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, void* const* outputs);
 
 /* Runs the model like temper_model_run, for a caller who states the inputs' shapes and wants to know the outputs'. The
- * caller fills in all fields of `inputs`; the run only reads them. In `outputs` the caller fills in `data` and `bytes`,
- * and the run fills in dtype, rank and shape. The shape of some outputs depends on the inputs' values, such as of boxes
- * that were found: temper_model_io has the largest, which there must be room for, and the elements lie dense at the
- * front. TEMPER_INVALID_ARGUMENT: the model does not take such an input, and the line says what it takes.
- * TEMPER_NO_ROOM: nothing has run, and the outputs say what they need. */
+ * variant is that of these shapes. The caller fills in all fields of `inputs`; the run only reads them. In `outputs`
+ * the caller fills in `data` and `bytes`, and the run fills in dtype, rank and shape. The shape of some outputs depends
+ * on the inputs' values, such as of boxes that were found: temper_model_io has the largest, which there must be room
+ * for, and the elements lie dense at the front. TEMPER_INVALID_ARGUMENT: the model does not take such inputs, and the
+ * line says what it takes. TEMPER_NO_ROOM: nothing has run, and the outputs say what they need. */
 TEMPER_API int temper_model_run_shaped(temper_model* model, const temper_tensor* inputs, temper_tensor* outputs);
 
 /* For profilers: the number of steps of a run. manifest.json lists them in order as `steps`. */

@@ -33,6 +33,8 @@ class ModelError : public std::runtime_error {
 // The functions of one package; TEMPER_MODEL names them by their prefix.
 struct ModelFunctions {
   int (*create)(const char*, int, temper_model**);
+  int (*variant_count)(const temper_model*);
+  int (*choose_variant)(temper_model*, int);
   int (*io_count)(const temper_model*, int);
   int (*io)(const temper_model*, int, int, const char**, int*, int*, const int64_t**);
   int (*run)(temper_model*, const void* const*, void* const*);
@@ -40,10 +42,10 @@ struct ModelFunctions {
   void (*destroy)(temper_model*);
   const char* (*error)(const temper_model*);
 };
-#define TEMPER_MODEL(prefix)                                                                              \
-  ::temper::ModelFunctions {                                                                              \
-    prefix##_create, prefix##_io_count, prefix##_io, prefix##_run, prefix##_run_shaped, prefix##_destroy, \
-        prefix##_error                                                                                    \
+#define TEMPER_MODEL(prefix)                                                                                        \
+  ::temper::ModelFunctions {                                                                                        \
+    prefix##_create, prefix##_variant_count, prefix##_choose_variant, prefix##_io_count, prefix##_io, prefix##_run, \
+        prefix##_run_shaped, prefix##_destroy, prefix##_error                                                       \
   }
 
 // One instance. It takes one run at a time. Instances of one package share their weights, and each has its own threads
@@ -63,10 +65,17 @@ class Model {
     const int code = functions_.create(package_dir, threads, &made);
     if (code != TEMPER_OK) throw ModelError(code, functions_.error(nullptr));
     model_.reset(made);
+    Choose(0);
+  }
+
+  // A model that was compiled for several shapes of its inputs has a variant for each. inputs(), outputs() and the Run
+  // without shapes are about the one that was chosen, the first to begin with; the Run with shapes finds its own.
+  int variants() const { return functions_.variant_count(model_.get()); }
+  void Choose(int variant) {
+    Check(functions_.choose_variant(model_.get(), variant));
     inputs_ = Describe(0);
     outputs_ = Describe(1);
   }
-
   const std::vector<Io>& inputs() const { return inputs_; }
   const std::vector<Io>& outputs() const { return outputs_; }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _command
-from ._command import PathLike
+from ._command import Dims, PathLike
 from ._model import Model
 from ._package import Package, TemporaryFolder
 
@@ -17,7 +17,7 @@ def build(
     output: PathLike,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Dims | None = None,
     values: Mapping[str, Any] | None = None,
     target: str | None = None,
     lock: PathLike | None = None,
@@ -37,8 +37,9 @@ def build(
     """Writes the package of a model into the directory `output`, with the best configs known; `temper compile`.
 
     `model`: the path of an ONNX file, its bytes, or an onnx.ModelProto. `shapes` fixes dynamic inputs: {"x": (1, 3, 224,
-    224)}; `dims` those dimensions that have a name in the model: {"batch_size": 1}. `values` makes inputs constants:
-    {"use_cache": False}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The
+    224)}; `dims` those dimensions that have a name in the model: {"batch_size": 1}. A list of lengths makes a variant for
+    each, {"length": [32, 128]}: the model takes arrays of any of them. `values` makes inputs constants: {"use_cache":
+    False}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The
     configs come from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of
     `device` first.
     `tf32` lets tensor cores multiply f32 rounded to TF32, on targets that have them.
@@ -59,7 +60,7 @@ def compile(
     model: Any,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Dims | None = None,
     values: Mapping[str, Any] | None = None,
     target: str | None = None,
     lock: PathLike | None = None,

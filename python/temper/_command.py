@@ -78,13 +78,19 @@ def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
     return result
 
 
-def _dim_flags(dims: Mapping[str, int] | None) -> list[str]:
+Dims = Mapping[str, "int | Sequence[int]"]
+"""Lengths of dimensions by their names in the model; several lengths are several variants."""
+
+
+def _dim_flags(dims: Dims | None) -> list[str]:
     result = []
     for name, extent in _items("dims", dims, "dimensions to lengths"):
+        lengths = extent if isinstance(extent, (list, tuple)) else (extent,)
         try:
-            result.append(f"--dim={name}={operator.index(extent)}")
+            result.append(f"--dim={name}={','.join(str(operator.index(length)) for length in lengths)}")
         except TypeError:
-            raise _errors.InvalidArgumentError(f"the length of {name} is {extent!r}, not a whole number") from None
+            raise _errors.InvalidArgumentError(
+                f"the length of {name} is {extent!r}, not a whole number or a list of them") from None
     return result
 
 
@@ -100,7 +106,7 @@ def _value_flags(values: Mapping[str, Any] | None) -> list[str]:
     return result
 
 
-def model_flags(shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None,
+def model_flags(shapes: Mapping[str, Sequence[int]] | None, dims: Dims | None,
                 values: Mapping[str, Any] | None, winograd: bool, tf32: bool) -> list[str]:
     """What every command about a model has to be told alike."""
     return [*_shape_flags(shapes), *_dim_flags(dims), *_value_flags(values),

@@ -89,7 +89,7 @@ class Database:
         return Merged(**_command.run(["db", "merge", *files, "--json", *self._where]))
 
     def lock(self, model: Any, output: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None,
-             dims: Mapping[str, int] | None = None, values: Mapping[str, Any] | None = None,
+             dims: _command.Dims | None = None, values: Mapping[str, Any] | None = None,
              device: str | None = None, target: str | None = None, min_coverage: float | None = None,
              winograd: bool = True, tf32: bool = False, untuned: bool = False) -> Locked:
         """Pins what decides the model's code in the file `output`, for `compile(lock=...)`; docs/builds.md. Where the

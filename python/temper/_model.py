@@ -30,6 +30,22 @@ _OF_CODE: dict[int, type[_errors.Error]] = {
 }
 
 
+class Variant:
+    """The model for one choice of its inputs' shapes."""
+
+    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...], varies: list[bool], name: str):
+        self.inputs, self.outputs, self.name = inputs, outputs, name
+        self.varies = varies
+        """By output: whether it has as many elements as the run finds."""
+        self.results = [Recycled(port) for port in outputs]
+
+    def takes(self, arrays: Sequence[Array]) -> bool:
+        return all(port.takes(array) for port, array in zip(self.inputs, arrays))
+
+    def __repr__(self) -> str:
+        return f"<{self.name or 'the only variant'}: {list(self.inputs)} -> {list(self.outputs)}>"
+
+
 class Model:
     """One instance of a compiled model, made by `compile` or `load`.
 
@@ -37,8 +53,11 @@ class Model:
     own, and runs at the same time. The GIL is released while the model runs.
     """
 
+    variants: tuple[Variant, ...]
+    """One for each choice of shapes that the model was compiled for. A run is of the one that takes its inputs."""
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    """Of the first variant, as are `inputs`."""
     manifest: dict[str, Any]
     """What the package says of itself: kernels, where their configs are from, sizes. See docs/package-format.md."""
     copies: int
@@ -58,13 +77,11 @@ class Model:
         weakref.finalize(self, _destroy, library, handle, os.getpid()).atexit = False
         self._library, self._handle, self._process = library, handle, os.getpid()
         self._on_gpu = on_gpu if str(self.manifest.get("target")).startswith("cuda") else _nowhere
-        self.inputs, self.outputs = self._ports(0), self._ports(1)
-        self._results = [Recycled(port) for port in self.outputs]
+        self.variants = tuple(self._variant(index) for index in range(library.variant_count(handle)))
+        self.inputs, self.outputs = self.variants[0].inputs, self.variants[0].outputs
         self._alignment = int(self.manifest.get("caller_alignment", ALIGNMENT))
         self._input_pointers = ctypes.c_void_p * len(self.inputs)
         self._output_pointers = ctypes.c_void_p * len(self.outputs)
-        self._varies = [output.get("varies") is not None for output in self.manifest.get("outputs", ())]
-        self._varies += [False] * (len(self.outputs) - len(self._varies))
 
     def clone(self, threads: int | None = None) -> Model:
         """Another instance, for another thread. `threads`: as of `load`; None: as of this one."""
@@ -79,7 +96,7 @@ class Model:
         """Runs the model once.
 
         What goes in by name comes out by name, what goes in by position comes out by position. Inputs are arrays of
-        NumPy's, or of another library's by DLPack, of exactly the type and shape of `self.inputs`. Contiguous arrays,
+        NumPy's, or of another library's by DLPack, of exactly the types and shapes of a variant. Contiguous arrays,
         such as those of NumPy or of `empty`, are used in place; others are copied and counted in `copies`. A package
         for CUDA takes arrays on its GPU too, by CUDA's array interface.
 
@@ -113,8 +130,12 @@ class Model:
         if os.getpid() != self._process:
             raise _errors.Error("this model belongs to the process that forked this one: load it again")
         pointers, copies, kept = [], 0, []
-        for port, value in zip(self.inputs, inputs):
-            array = value if type(value) is np.ndarray else self._memory(value, f"input {port.name}")[0]
+        arrays = [value if type(value) is np.ndarray else self._memory(value, f"input {port.name}")[0]
+                  for port, value in zip(self.inputs, inputs)]
+        variant = self.variants[0]
+        if len(self.variants) > 1:
+            variant = next((one for one in self.variants if one.takes(arrays)), variant)
+        for port, array in zip(variant.inputs, arrays):
             if not port.takes(array):
                 self._refuse("input", port, array)
             if not array.flags.c_contiguous:
@@ -126,19 +147,19 @@ class Model:
             pointers.append(pointer)
             kept.append(array)
         results, targets = [], []
-        for port, value, made in zip(self.outputs, places, self._results):
+        for port, value, made, varies in zip(variant.outputs, places, variant.results, variant.varies):
             if value is None:
                 array = result = made.take()
             else:
-                array, result = self._place(port, value)
+                array, result = self._place(port, value, varies)
             pointer = address(array)
             copies += pointer % self._alignment != 0
             targets.append(pointer)
             results.append(result)
         if any(place is not None for place in places):
-            self._check_apart(pointers, targets)
-        if any(self._varies):
-            code = self._run_shaped(pointers, targets, results)
+            self._check_apart(variant, pointers, targets)
+        if len(self.variants) > 1 or any(variant.varies):
+            code = self._run_shaped(variant, pointers, targets, results)
         else:
             code = self._library.run(self._handle, self._input_pointers(*pointers), self._output_pointers(*targets))
         if code == _BUSY:  # the line is that of the thread inside
@@ -148,16 +169,17 @@ class Model:
         self.copies += copies
         return results
 
-    def _run_shaped(self, pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
-        """Runs, and cuts results to the extents that the run tells: their elements lie at the front."""
+    def _run_shaped(self, variant: Variant, pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
+        """Runs the variant of these shapes, and cuts results to the extents that the run tells: their elements lie at the
+        front."""
         tensors = [
             (Tensor * len(ports))(*(Tensor(at, port.bytes, port.onnx_number, len(port.extents), port.extents)
                                     for at, port in zip(places, ports)))
-            for places, ports in ((pointers, self.inputs), (targets, self.outputs))
+            for places, ports in ((pointers, variant.inputs), (targets, variant.outputs))
         ]
         code: int = self._library.run_shaped(self._handle, *tensors)
         for at, tensor in enumerate(tensors[1] if code == 0 else ()):
-            if self._varies[at]:
+            if variant.varies[at]:
                 shape = tensor.shape[: tensor.rank]
                 results[at] = results[at].reshape(-1)[: math.prod(shape)].reshape(shape)
         return code
@@ -170,9 +192,9 @@ class Model:
         array = as_array(value, what, to_write=to_write)
         return array, array
 
-    def _place(self, port: Port, value: Any) -> tuple[Array, Any]:
+    def _place(self, port: Port, value: Any, varies: bool) -> tuple[Array, Any]:
         array, result = self._memory(value, f"output {port.name}", to_write=True)
-        if array is not result and self._varies[self.outputs.index(port)]:
+        if array is not result and varies:
             raise _errors.InputError(f"output {port.name} has as many elements as the run finds: it goes to no GPU array")
         if not port.takes(array):
             self._refuse("output", port, array)
@@ -180,9 +202,9 @@ class Model:
             raise _errors.InputError(f"the array for output {port.name} is not contiguous, or may not be written")
         return array, result
 
-    def _check_apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        ranges = [(start, start + port.bytes) for start, port in zip(outputs, self.outputs)]
-        others = [(start, start + port.bytes) for start, port in zip(inputs, self.inputs)]
+    def _check_apart(self, variant: Variant, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        ranges = [(start, start + port.bytes) for start, port in zip(outputs, variant.outputs)]
+        others = [(start, start + port.bytes) for start, port in zip(inputs, variant.inputs)]
         for at, (begin, end) in enumerate(ranges):
             if any(begin < other_end and other_begin < end for other_begin, other_end in ranges[:at] + others):
                 raise _errors.InputError(f"the array for output {self.outputs[at].name} overlaps another one")
@@ -190,8 +212,14 @@ class Model:
     def _refuse(self, kind: str, port: Port, array: Array) -> None:
         wants = "takes" if kind == "input" else "gives"
         order = "" if array.dtype.isnative else " of another byte order"
+        shapes = [list(port.shape)]
+        if kind == "input":
+            at = [one.name for one in self.inputs].index(port.name)
+            for variant in self.variants:
+                if list(variant.inputs[at].shape) not in shapes:
+                    shapes.append(list(variant.inputs[at].shape))
         raise _errors.InputError(f"{kind} {port.name} has {array.dtype.name} {list(array.shape)}{order}; the model {wants} "
-                                 f"{port.dtype.name} {list(port.shape)}")
+                                 f"{port.dtype.name} {' or '.join(map(str, shapes))}")
 
     def _takes(self) -> str:
         return f"the model takes {', '.join(map(repr, self.inputs)) or 'none'}"
@@ -206,6 +234,14 @@ class Model:
             names = ", ".join(port.name for port in ports) or "none"
             raise _errors.InputError(f"the model has no {kind} {unknown}; there are: {names}")
         return ordered
+
+    def _variant(self, index: int) -> Variant:
+        self._library.choose_variant(self._handle, index)  # for what follows; runs go by shapes where there are several
+        told = self.manifest.get("variants", [self.manifest])[index]
+        outputs = self._ports(1)
+        varies = [output.get("varies") is not None for output in told.get("outputs", ())][: len(outputs)]
+        varies += [False] * (len(outputs) - len(varies))
+        return Variant(self._ports(0), outputs, varies, str(told.get("name", "")))
 
     def _ports(self, is_output: int) -> tuple[Port, ...]:
         name, onnx, rank = ctypes.c_char_p(), ctypes.c_int(), ctypes.c_int()

@@ -17,7 +17,7 @@ from typing import Any
 from ._command import PathLike, binary, path_text, temporary
 from ._errors import NotFoundError, PackageError
 
-_VERSION = 5  # of packages, docs/package-format.md
+_VERSION = 6  # of packages, docs/package-format.md
 
 _lock = threading.Lock()
 _libraries: dict[tuple[int, int], ctypes.CDLL] = {}  # by device and inode; never unloaded, as models may be anywhere
@@ -42,6 +42,8 @@ class Library:
             return found
 
         self.create = function("create", number, ctypes.c_char_p, number, place(pointer))
+        self.variant_count = function("variant_count", number, pointer)
+        self.choose_variant = function("choose_variant", number, pointer, number)
         self.io_count = function("io_count", number, pointer, number)
         self.io = function("io", number, pointer, number, number, place(ctypes.c_char_p), place(number), place(number),
                            place(place(ctypes.c_int64)))

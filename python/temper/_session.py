@@ -8,20 +8,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _errors
+from ._arrays import Port
 from ._build import compile
 from ._model import Array, Model, load
 
 
 class NodeArg:
-    """An input or output, with the fields of onnxruntime's."""
+    """An input or output, with the fields of onnxruntime's. Extents that variants of the model have otherwise are
+    None."""
 
     __slots__ = ("name", "shape", "type")
 
-    def __init__(self, name: str, shape: list[int], type: str):
+    def __init__(self, name: str, shape: list[int | None], type: str):
         self.name, self.shape, self.type = name, shape, type
 
     def __repr__(self) -> str:
         return f"NodeArg(name={self.name!r}, type={self.type!r}, shape={self.shape})"
+
+
+def _nodes(variants: Sequence[Sequence[Port]]) -> list[NodeArg]:
+    nodes = []
+    for ports in zip(*variants):
+        shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*(port.shape for port in ports))]
+        nodes.append(NodeArg(ports[0].name, shape, f"tensor({ports[0].onnx_type})"))
+    return nodes
 
 
 class InferenceSession:
@@ -43,10 +53,10 @@ class InferenceSession:
         self._lock = threading.Lock()
 
     def get_inputs(self) -> list[NodeArg]:
-        return [NodeArg(p.name, list(p.shape), f"tensor({p.onnx_type})") for p in self.model.inputs]
+        return _nodes([variant.inputs for variant in self.model.variants])
 
     def get_outputs(self) -> list[NodeArg]:
-        return [NodeArg(p.name, list(p.shape), f"tensor({p.onnx_type})") for p in self.model.outputs]
+        return _nodes([variant.outputs for variant in self.model.variants])
 
     def get_providers(self) -> list[str]:
         return ["TemperExecutionProvider"]

@@ -57,6 +57,36 @@ def test_results_have_as_many_elements_as_the_run_finds(tmp_path):
     assert np.shares_memory(found[1], place) and found[1].shape == (120,)
 
 
+def test_a_run_is_of_the_variant_that_takes_its_arrays(tmp_path):
+    weight = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+    path = save(tmp_path / "lengths.onnx", [helper.make_node("MatMul", ["x", "w"], ["m"]),
+                                            helper.make_node("Add", ["m", "b"], ["y"])],
+                [("x", TensorProto.FLOAT, ("batch", "length", 6)), ("b", TensorProto.FLOAT, ("length", 4))],
+                [("y", TensorProto.FLOAT, ("batch", "length", 4))], {"w": weight})
+    model = temper.compile(path, dims={"length": [3, 8], "batch": (1, 2)}, untuned=True)
+    assert [variant.name for variant in model.variants] == [
+        "batch=1 length=3", "batch=1 length=8", "batch=2 length=3", "batch=2 length=8"]
+    assert model.inputs[0].shape == (1, 3, 6)
+    for batch, length in ((2, 8), (1, 3), (1, 8), (2, 3), (2, 8)):
+        x, b = np.random.default_rng(length).standard_normal((batch, length, 6)).astype(np.float32), np.ones((length, 4), np.float32)
+        place = np.empty((batch, length, 4), np.float32)
+        np.testing.assert_allclose(model.run(x, b)[0], x @ weight + 1, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(model.run({"x": x, "b": b}, out={"y": place})["y"], x @ weight + 1, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(place, model.run(x, b)[0])
+    with pytest.raises(temper.InputError, match=r"input x has float32 \[3, 3, 6\]; the model takes float32 \[1, 3, 6\] or "
+                                                r"\[1, 8, 6\] or \[2, 3, 6\] or \[2, 8, 6\]"):
+        model.run(np.zeros((3, 3, 6), np.float32), np.zeros((3, 4), np.float32))
+    with pytest.raises(temper.InputError, match="input b has"):
+        model.run(np.zeros((1, 3, 6), np.float32), np.zeros((8, 4), np.float32))
+    with pytest.raises(temper.InputError, match="output y has"):
+        model.run(np.zeros((1, 3, 6), np.float32), np.zeros((3, 4), np.float32), out=[np.zeros((1, 8, 4), np.float32)])
+    session = temper.InferenceSession(path, dims={"length": [3, 8], "batch": 1}, untuned=True)
+    assert session.get_inputs()[0].shape == [1, None, 6] and session.get_outputs()[0].shape == [1, None, 4]
+    assert session.run(None, {"x": np.zeros((1, 8, 6), np.float32), "b": np.zeros((8, 4), np.float32)})[0].shape == (1, 8, 4)
+    with pytest.raises(temper.InvalidArgumentError, match="not a whole number or a list"):
+        temper.compile(path, dims={"length": ["3"]})
+
+
 def test_a_model_says_what_it_takes_and_gives(pair_model):
     assert [(p.name, p.shape, p.dtype, p.type) for p in pair_model.inputs] == [
         ("a", (3, 5), np.float32, "f32"), ("b", (3, 5), np.float32, "f32")]
@@ -403,8 +433,8 @@ def test_a_damaged_package_is_refused_in_one_line(packages, damaged, tmp_path):
         ("manifest.json", None, "is not a package: it has no manifest.json"),
         ("manifest.json", b"{", "manifest.json is damaged"),
         ("manifest.json", b"[]", "manifest.json is damaged: it says no version"),
-        ("manifest.json", b'{"version": 99}', "is a package of version 99, this program reads 5"),
-        ("manifest.json", b'{"version": 5, "target": "llvm"}', "it says no library or no prefix"),
+        ("manifest.json", b'{"version": 99}', "is a package of version 99, this program reads 6"),
+        ("manifest.json", b'{"version": 6, "target": "llvm"}', "it says no library or no prefix"),
         ("model.so", None, "cannot load"),
         ("model.so", b"", "is damaged: it is no library"),
         ("model.so", library[: len(library) // 2], "is damaged: it is cut off after"),

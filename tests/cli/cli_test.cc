@@ -255,11 +255,54 @@ TEST_F(CliTest, DimensionsByNameAndInputsThatAreConstants) {
     EXPECT_EQ(std::count(failed.out.begin(), failed.out.end(), '\n'), 1) << failed.out;
   };
   fails(" --dim new=3", "or give --dim NAME=N for old");
-  fails(" --dim new=-3", "--dim new=-3: expected NAME=1");
+  fails(" --dim new=-3", "--dim new=-3: expected NAME=1 or NAME=1,8");
+  fails(" --dim old=0 --dim new=3,", "--dim new=3,: expected NAME=1 or NAME=1,8");
+  fails(" --dim old=0 --dim new=3,3", "--dim new has one length twice");
+  fails(" --dim old=0 --dim new=3,4 --dim new=3", "--dim is given twice for new");
+  fails(" --dim old=0,1,2,3,4,5,6,7 --dim new=1,2,3,4,5,6,7,8,9", "--dim asks for more than 64 variants");
   fails(" --dim new=3 --dim new=4", "--dim is given twice for new");
   fails(flags + " --dim no=3", "no such dimension, only new, old");
   fails(" --value flag=", "expected NAME=1, NAME=true or NAME=1,2,3");
   fails(" --dim old=0 --dim new=3 --value flag=2", "'2' is no bool");
+}
+
+TEST_F(CliTest, APackageOfSeveralLengthsHasAVariantForEach) {
+  const std::string path = dir_ + "/cached.onnx", package = dir_ + "/package", db = " --db " + dir_ + "/records.db";
+  const std::string flags = " --dim new=3,5 --dim old=0 --value flag=false";
+  WriteCached(path);
+  Result result = Temper("tune " + path + flags + db + " --trials 4");
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_NE(result.out.find("new=3 (variant 1 of 2)"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("new=5 (variant 2 of 2)"), std::string::npos) << result.out;
+  result = Temper("compile " + path + flags + db + " -o " + package);
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_NE(result.out.find("2 variants, "), std::string::npos) << result.out;
+  const nlohmann::json manifest = Manifest("package");
+  ASSERT_EQ(manifest["variants"].size(), 2u);
+  EXPECT_EQ(manifest["inputs"], manifest["variants"][0]["inputs"]);
+  EXPECT_EQ(manifest["variants"][1]["name"], "new=5");
+  EXPECT_EQ(manifest["variants"][1]["inputs"][1]["shape"], (std::vector<int64_t>{5, 4}));
+  // Each input finds its own.
+  for (const int64_t rows : {5, 3, 4}) {
+    onnx::GraphProto tensors;
+    AddTensor(&tensors, "x", {rows, 4});
+    std::ofstream(dir_ + "/x.pb", std::ios::binary) << tensors.initializer(0).SerializeAsString();
+    result = Temper("run --input x=" + dir_ + "/x.pb " + package + " --output-dir " + dir_);
+    EXPECT_EQ(result.code, rows == 4 ? 1 : 0) << result.out;
+    const std::string says = rows == 4 ? "input 'x' is f32[4x4], the model takes f32[3x4] or f32[5x4]"
+                                       : "y.npy: f32[" + std::to_string(rows) + "x4]";
+    EXPECT_NE(result.out.find(says), std::string::npos) << result.out;
+  }
+  result = Temper("bench " + package + " --seconds 0.01 --json --profile");
+  ASSERT_EQ(result.code, 0) << result.out;
+  ASSERT_EQ(result.Lines().size(), 2u) << result.out;
+  EXPECT_EQ(result.Lines()[1]["variant"], "new=5");
+  result = Temper("explain " + path + flags + db);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("--dim new=3,5: this command takes one length"), std::string::npos) << result.out;
+  result = Temper("tune " + path + flags + db + " --events");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_NE(result.out.find("tune one variant after another"), std::string::npos) << result.out;
 }
 
 TEST_F(CliTest, CudaCodeIsMadeWithoutAGpu) {

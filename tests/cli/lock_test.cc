@@ -118,6 +118,31 @@ TEST_F(LockTest, TheSameLockGivesTheSameBytesWhateverTheDatabaseHolds) {
   EXPECT_EQ(from_record, 1);
 }
 
+TEST_F(LockTest, ALockOfSeveralLengthsIsOfAllVariants) {
+  onnx::ModelProto model;
+  std::ifstream file(model_, std::ios::binary);
+  ASSERT_TRUE(model.ParseFromIstream(&file));
+  for (onnx::ValueInfoProto* value :
+       {model.mutable_graph()->mutable_input(0), model.mutable_graph()->mutable_output(0)})
+    value->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param("batch");
+  std::ofstream(model_, std::ios::binary | std::ios::trunc) << model.SerializeAsString();
+  MakeLock("--untuned --dim batch=2,1");
+  ASSERT_EQ(Compile().code, 0);
+  const std::map<std::string, std::string> locked = Contents(dir_ + "/package");
+  ASSERT_EQ(Manifest("package")["variants"].size(), 2u);
+  EXPECT_EQ(Manifest("package")["variants"][0]["name"], "batch=2");
+  ASSERT_EQ(Compile("--dim batch=2,1").code, 0);
+  EXPECT_EQ(Contents(dir_ + "/package"), locked);
+  const Result verified = Temper("verify " + dir_ + "/package --lock " + lock_ + " --model " + model_);
+  EXPECT_EQ(verified.code, 0) << verified.out;
+  EXPECT_NE(verified.out.find("and every byte"), std::string::npos) << verified.out;
+  fs::remove_all(dir_ + "/package");
+  Refuses(Compile("--dim batch=1"), "was made with other dimensions than --dim gives");
+  // A kernel of the second variant alone.
+  Rewrite([](LockPins& pins) { pins.kernels.pop_back(); });
+  Refuses(Compile(), "choices were removed from it");
+}
+
 // A server that runs, with a worker of the device and the database's records.
 TEST_F(LockTest, ALockFromAServerPinsWhatOneFromTheDatabasePins) {
   MakeLock("--untuned");

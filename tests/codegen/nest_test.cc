@@ -550,7 +550,7 @@ TEST(Module, RefusesWhatIsNoKernel) {
 
 TEST(Module, RefusesSymbolsItDoesNotKnow) {
   Plan plan;
-  plan.steps.push_back({"step", "no_such_kernel"});
+  plan.variants.emplace_back().steps.push_back({"step", "no_such_kernel"});
   auto object = CompilePlan(plan);
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_NE(LoadObject(*object).status().message().find("no_such_kernel"), std::string::npos);

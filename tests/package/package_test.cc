@@ -15,6 +15,8 @@
 
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/pipeline.h"
+#include "compiler/package/manifest.h"
+#include "compiler/package/shared_constants.h"
 #include "compiler/runtime/kernel_abi.h"
 #include "include/temper/model.h"
 #include "tests/graph/builder.h"
@@ -293,6 +295,62 @@ Graph Scale(double factor) {
   return std::move(b.g);
 }
 
+// They have kernels of the same workload once, and constants in the same memory once.
+TEST_F(PackageTest, VariantsShareKernelsAndConstants) {
+  const auto model = [](int64_t rows) {
+    Builder b;
+    const ValueId x = b.Input({rows, 16}), row = b.Input({1, 16});
+    b.Output(b.Call("matmul", {x, b.Random({16, 24})}));
+    b.Output(b.Call("tanh", {row}));
+    return std::move(b.g);
+  };
+  std::vector<Graph> given = {model(5), model(6)}, graphs = given;
+  SharedConstants constants;
+  for (Graph& g : graphs) {
+    ASSERT_TRUE(Optimize(g, Target{}).ok());
+    constants.Share(g);
+  }
+  ASSERT_TRUE(WritePackage(graphs[0], HostTarget(), ChooseDefault, dir_).ok());
+  const auto weights = std::filesystem::file_size(dir_ + "/weights.bin");
+  const PackageVariant variants[] = {{graphs[0], "rows=5"}, {graphs[1], "rows=6"}};
+  const auto report = WritePackage(variants, HostTarget(), ChooseDefault, dir_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->variants, 2);
+  EXPECT_EQ(report->kernels, 4);
+  const nlohmann::json manifest = *ReadManifest(dir_);
+  EXPECT_EQ(manifest["kernels"].size(), 3u) << "tanh is in both";
+  EXPECT_EQ(std::filesystem::file_size(dir_ + "/weights.bin"), weights) << "one layout serves 5 rows and 6";
+  const auto package = LoadPackage(dir_, 2);
+  ASSERT_TRUE(package.ok()) << package.status();
+  ASSERT_EQ((*package)->variants(), 2);
+  EXPECT_FALSE((*package)->Choose(2).ok());
+  for (const int v : {1, 0, 1}) {
+    ASSERT_TRUE((*package)->Choose(v).ok());
+    EXPECT_EQ((*package)->inputs()[0].shape, (Shape{v == 0 ? 5 : 6, 16}));
+    const std::vector<NDArray> inputs = RandomInputs(given[static_cast<size_t>(v)], 7);
+    const std::vector<NDArray> want = *RunReference(given[static_cast<size_t>(v)], inputs);
+    std::vector<NDArray> got;
+    for (const NDArray& a : want) got.emplace_back(a.dtype(), a.shape());
+    const void* from[] = {inputs[0].data(), inputs[1].data()};
+    void* to[] = {got[0].MutableData(), got[1].MutableData()};
+    ASSERT_TRUE((*package)->Run(from, to).ok());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_LE(RelativeError(got[i], want[i]), 1e-5);
+  }
+}
+
+TEST_F(PackageTest, VariantsHaveTheSameInputsAndOutputs) {
+  Graph g = Scale(2), other = Scale(3), more = Scale(2);
+  other.values[static_cast<size_t>(other.inputs[0])].name = "another";
+  more.outputs.push_back(more.outputs[0]);
+  for (Graph* graph : {&g, &other, &more}) ASSERT_TRUE(Optimize(*graph, Target{}).ok());
+  for (const Graph* second : {&other, &more}) {
+    const PackageVariant variants[] = {{g, "a"}, {*second, "b"}};
+    EXPECT_TRUE(absl::IsInvalidArgument(WritePackage(variants, HostTarget(), ChooseDefault, dir_).status()));
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      WritePackage(std::span<const PackageVariant>(), HostTarget(), ChooseDefault, dir_).status()));
+}
+
 // Two models in one process, whose names all are visible to all.
 TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
   using Run = decltype(&temper_model_run);
@@ -322,7 +380,7 @@ TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
     int functions = 0;
     for (std::sregex_iterator it(header.begin(), header.end(), declared), end; it != end; ++it, ++functions)
       EXPECT_NE(dlsym(handle, (*it)[1].str().c_str()), nullptr) << (*it)[1];
-    EXPECT_EQ(functions, 9);
+    EXPECT_EQ(functions, 11);
     EXPECT_TRUE(LoadPackage(dir).ok());
   }
   alignas(64) float x[4] = {1, 2, 3, 4}, y[4] = {};
@@ -450,7 +508,7 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
   ASSERT_TRUE(Optimize(g, Target{}).ok());
   ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
   ASSERT_TRUE(LoadPackage(dir_).ok());
-  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 5";
+  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 6";
   ASSERT_NE(manifest.find(version), std::string::npos);
   const auto refused = [&](const std::string& text) {
     std::ofstream(dir_ + "/manifest.json") << text;
@@ -459,13 +517,13 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
     EXPECT_EQ(status.message().find('\n'), std::string::npos);
     return std::string(status.message());
   };
-  for (const char* other : {"\"version\": 4", "\"version\": 6"}) {
+  for (const char* other : {"\"version\": 5", "\"version\": 7"}) {
     std::string changed = manifest;
     EXPECT_NE(refused(changed.replace(manifest.find(version), version.size(), other)).find("compile the model again"),
               std::string::npos);
   }
-  for (const char* text : {"", "[]", "{}", "{\"version\": \"5\"}", "{\"version\": 5}",
-                           "{\"version\": 5, \"prefix\": 7}", "{\"version\": 5, \"prefix\": \"../../x\"}", "\xff"})
+  for (const char* text : {"", "[]", "{}", "{\"version\": \"5\"}", "{\"version\": 6}",
+                           "{\"version\": 6, \"prefix\": 7}", "{\"version\": 6, \"prefix\": \"../../x\"}", "\xff"})
     refused(text);
   std::filesystem::remove(dir_ + "/manifest.json");
   EXPECT_EQ(LoadPackage(dir_).status().code(), absl::StatusCode::kNotFound);

@@ -460,6 +460,70 @@ TEST_F(ModelTest, TensorsThatItDoesNotTakeAreRefusedInALine) {
   EXPECT_EQ(run(good), TEMPER_OK);
 }
 
+// The second variant is of the first half of each array.
+TEST_F(ModelTest, ARunIsOfTheVariantThatTakesItsShapes) {
+  static constexpr int64_t kHalf[] = {kShape[0] / 2, kShape[1]};
+  const auto half = [](temper_io io) {
+    io.shape = kHalf;
+    io.bytes = kBytes / 2;
+    return io;
+  };
+  temper_io inputs[] = {half(inputs_[0])};
+  temper_io outputs[] = {half(outputs_[0]), half(outputs_[1]), half(outputs_[2])};
+  temper_step steps[] = {steps_[2], steps_[3]};
+  for (temper_step& s : steps) s.bytes = kBytes / 2;
+  const temper_sequence sequence = {2, steps};
+  temper_variant both[] = {variant_, variant_};
+  both[1].inputs = inputs;
+  both[1].outputs = outputs;
+  both[1].sequences = &sequence;
+  plan_.num_variants = 2;
+  plan_.variants = both;
+  ASSERT_EQ(Create(), TEMPER_OK) << temper_model_error(nullptr);
+  ASSERT_EQ(temper_model_variant_count(model_), 2);
+  EXPECT_EQ(temper_model_step_count(model_), 4);
+
+  alignas(64) char memory[4][kBytes + 64];
+  for (const int shift : {0, 4}) {  // in place, and through staging
+    auto* x = reinterpret_cast<float*>(memory[0] + shift);
+    for (int i = 0; i < kN; ++i) x[i] = static_cast<float>(i + shift);
+    const auto run = [&](int64_t rows) {
+      for (int o = 1; o < 4; ++o) std::memset(memory[o], 0x55, sizeof memory[o]);
+      const int64_t bytes = kBytes / kShape[0] * rows;
+      const temper_tensor in = {x, bytes, 1, 2, {rows, kShape[1]}};
+      temper_tensor out[3] = {};
+      for (int o = 0; o < 3; ++o) out[o].data = memory[1 + o] + shift, out[o].bytes = bytes;
+      const int code = temper_model_run_shaped(model_, &in, out);
+      EXPECT_EQ(out[1].shape[0], code == TEMPER_OK ? rows : 0);
+      return code;
+    };
+    for (const int64_t rows : {kHalf[0], kShape[0], kHalf[0]}) {
+      ASSERT_EQ(run(rows), TEMPER_OK) << temper_model_error(model_);
+      const auto* same = reinterpret_cast<const float*>(memory[2] + shift);
+      const int64_t n = rows * kShape[1];
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(same[i], x[i]) << i;
+      for (int64_t i = n; i < kN; ++i) ASSERT_NE(same[i], x[i]) << "behind the variant's end, at " << i;
+    }
+    EXPECT_EQ(run(kShape[0] + 1), TEMPER_INVALID_ARGUMENT);
+    EXPECT_THAT(temper_model_error(model_), testing::MatchesRegex("input x has type 1 \\[.*\\]; the model takes type 1 "
+                                                                  "\\[.*\\] or type 1 \\[.*\\]"));
+  }
+  // What has no shapes is about the variant that was chosen.
+  const int64_t* shape = nullptr;
+  ASSERT_EQ(temper_model_io(model_, 0, 0, nullptr, nullptr, nullptr, &shape), TEMPER_OK);
+  EXPECT_EQ(shape[0], kShape[0]);
+  EXPECT_EQ(temper_model_choose_variant(model_, 2), TEMPER_INVALID_ARGUMENT);
+  EXPECT_STREQ(temper_model_error(model_), "there is no variant 2");
+  EXPECT_EQ(temper_model_choose_variant(model_, -1), TEMPER_INVALID_ARGUMENT);
+  ASSERT_EQ(temper_model_choose_variant(model_, 1), TEMPER_OK);
+  EXPECT_EQ(temper_model_step_count(model_), 2);
+  ASSERT_EQ(temper_model_io(model_, 0, 0, nullptr, nullptr, nullptr, &shape), TEMPER_OK);
+  EXPECT_EQ(shape[0], kHalf[0]);
+  const void* in[] = {memory[0]};
+  void* out[] = {memory[1], memory[2], memory[3]};
+  EXPECT_EQ(temper_model_run(model_, in, out), TEMPER_OK);
+}
+
 // The formats have a place for what later runtimes do; this one says that it does not.
 TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   const auto refused = [&](const char* what) {
@@ -470,10 +534,13 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   };
   const temper_plan plan = plan_;
   const temper_variant variant = variant_;
-  const temper_variant both[] = {variant, variant};
+  temper_variant both[] = {variant, variant};
+  both[1].num_results = 2;
   plan_.num_variants = 2;
   plan_.variants = both;
-  refused("several variants");
+  refused("variants of other inputs or outputs");
+  plan_.num_variants = 0;
+  refused("no variant");
   plan_ = plan;
   plan_.state_bytes[TEMPER_MEMORY_HOST] = 64;
   refused("state between runs");

@@ -222,6 +222,30 @@ TEST_F(OnDeviceTest, InstancesShareWeightsThatGoThereOnceAndARunMovesInputsAndOu
   temper_model_destroy(b);
 }
 
+TEST_F(OnDeviceTest, VariantsShareTheArenaAndEachIsRecorded) {
+  temper_variant both[] = {variant_, variant_};
+  const int64_t half[] = {kN / 2};
+  temper_io inputs[] = {inputs_[0]};
+  inputs[0].shape = half;  // and the bytes of the whole: the kernels are the same
+  both[1].inputs = inputs;
+  both[1].arena_bytes[TEMPER_MEMORY_DEVICE] += 64;
+  plan_.num_variants = 2;
+  plan_.variants = both;
+  fake.records = true;
+  temper_model* model = nullptr;
+  ASSERT_EQ(Create(&model), TEMPER_OK) << temper_model_error(nullptr);
+  for (int run = 0; run < 6; ++run) {
+    x_[0] = static_cast<float>(run);
+    ASSERT_EQ(temper_model_choose_variant(model, run % 2), TEMPER_OK);
+    ASSERT_EQ(Run(model), TEMPER_OK);
+    ExpectRight();
+  }
+  EXPECT_EQ(fake.recorded, 2);
+  EXPECT_EQ(fake.replays, 4);
+  temper_model_destroy(model);
+  EXPECT_EQ(fake.forgotten, 2);
+}
+
 TEST_F(OnDeviceTest, TheSecondRunIsRecordedAndReplayedFromThenOn) {
   fake.records = true;
   temper_model *a = nullptr, *b = nullptr;

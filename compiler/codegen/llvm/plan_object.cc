@@ -22,8 +22,10 @@ class PlanModule {
   llvm::Module& Build(const Plan& plan) {
     std::vector<llvm::Constant*> features;
     for (const std::string& feature : plan.cpu_features) features.push_back(String(feature));
+    std::vector<llvm::Constant*> variants;
+    for (const PlanVariant& variant : plan.variants) variants.push_back(Variant(plan, variant));
     llvm::Constant* table =
-        Struct({I64(TEMPER_PLAN_VERSION), I64(1), Array({Variant(plan)}), InMemory(plan, plan.weight_bytes),
+        Struct({I64(TEMPER_PLAN_VERSION), Count(variants), Array(variants), InMemory(plan, plan.weight_bytes),
                 I64(static_cast<int64_t>(plan.weight_hash)), InMemory(plan, 0), I64(plan.caller_alignment),
                 Count(features), Array(features), plan.device.empty() ? Null() : DevicePointer(module_, plan.device),
                 plan.device.empty() ? Null() : String(plan.device)});
@@ -53,13 +55,13 @@ class PlanModule {
     return Global(llvm::ConstantArray::get(llvm::ArrayType::get(items[0]->getType(), items.size()), items));
   }
 
-  llvm::Constant* Variant(const Plan& plan) {
+  llvm::Constant* Variant(const Plan& plan, const PlanVariant& v) {
     std::vector<llvm::Constant*> steps;
-    for (const PlanStep& step : plan.steps) steps.push_back(Step(step));
+    for (const PlanStep& step : v.steps) steps.push_back(Step(step));
     llvm::Constant* sequence = Struct({Count(steps), Array(steps)});
-    const std::vector<llvm::Constant*> inputs = Ios(plan.inputs), outputs = Ios(plan.outputs);
-    return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(plan.num_results), I64(1),
-                   Array({sequence}), InMemory(plan, plan.arena_bytes), I64(plan.scratch_threads)});
+    const std::vector<llvm::Constant*> inputs = Ios(v.inputs), outputs = Ios(v.outputs);
+    return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(v.num_results), I64(1),
+                   Array({sequence}), InMemory(plan, v.arena_bytes), I64(plan.scratch_threads)});
   }
 
   std::vector<llvm::Constant*> Ios(const std::vector<PlanIo>& ios) {

@@ -338,6 +338,29 @@ TEST(Nest, SelectsNeverLoadTheBranchNotTaken) {
   }
 }
 
+// Of a condition on the row and one on the column, the second is false in all lanes of a register.
+TEST(Nest, LanesOfNoRegisterAreReadWhereAMaskIsFalseInAllOfThem) {
+  for (const Target& t : TestTargets()) {
+    if (!t.cpu()->Has("avx")) continue;
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kI8}) {
+      for (const int64_t columns : {3, 4, 8, 12}) {
+        ir::Buffer a = ir::MakeBuffer("a", dtype, {2, columns}), c = ir::MakeBuffer("c", dtype, {3, columns + 1});
+        Var i = ir::MakeVar("i"), v = ir::MakeVar("v");
+        const Expr inside = ir::And(Expr(i) < Expr(2), Expr(v) < Expr(columns));
+        const Expr value = ir::Select(inside, ir::Load(a, {i, v}), ir::Const(3, dtype));
+        const ir::Func f{"f",
+                         {a, c},
+                         1,
+                         ir::For(i, 3, ForKind::kParallel,
+                                 ir::For(v, 16, ForKind::kVectorized,
+                                         ir::If(Expr(v) < Expr(columns + 1), ir::Store(c, {i, v}, value))))};
+        Rng rng(columns);
+        EXPECT_TRUE(SameOnTarget(f, RandomArgs(f, rng), t, 0)) << t.name() << " " << Name(dtype) << " " << columns;
+      }
+    }
+  }
+}
+
 TEST(Nest, NestedConditionsAndElse) {
   ir::Buffer a = F32("a", {40}), b = F32("b", {40}), c = F32("c", {40});
   Var o = ir::MakeVar("o"), v = ir::MakeVar("v");

@@ -1,4 +1,6 @@
 // Indices, addresses, loads and stores.
+#include <llvm/Analysis/VectorUtils.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
@@ -265,8 +267,34 @@ Value* Emitter::LoadAccess(const Expr& e, const Access& access) {
   auto* type = llvm::FixedVectorType::get(MemoryType(dtype), static_cast<unsigned>(lanes_.count));
   Value* p = AddressOf(access, 0);
   if (!guarded) return FromMemory(b_.CreateAlignedLoad(type, p, AlignmentOf(access)), dtype);
-  return FromMemory(b_.CreateMaskedLoad(type, p, AlignmentOf(access), lanes_.mask, llvm::Constant::getNullValue(type)),
-                    dtype);
+  return FromMemory(MaskedLoad(type, p, AlignmentOf(access), lanes_.mask, llvm::Constant::getNullValue(type)), dtype);
+}
+
+// Where masks are vectors (AVX without AVX-512), LLVM 19 keeps of a mask that it finds to be constant its lanes' sign
+// bits alone, and then takes lanes that are not zero for ones that are read. The instruction itself, which it does not
+// look into, is not taken for another.
+Value* Emitter::MaskedLoad(llvm::FixedVectorType* type, Value* p, llvm::Align align, Value* mask, Value* otherwise) {
+  const auto lanes = static_cast<int64_t>(type->getNumElements());
+  const int64_t bits = type->getScalarSizeInBits(), part = std::min<int64_t>(lanes, 256 / bits);
+  const CpuTarget& target = context_.target;
+  const bool in_vectors =
+      target.Has("avx") && !target.Has("avx512f") && (bits == 32 || bits == 64) && part * bits >= 128;
+  if (!in_vectors) return b_.CreateMaskedLoad(type, p, align, mask, otherwise);
+  const llvm::Intrinsic::ID ids[] = {llvm::Intrinsic::x86_avx_maskload_ps, llvm::Intrinsic::x86_avx_maskload_ps_256,
+                                     llvm::Intrinsic::x86_avx_maskload_pd, llvm::Intrinsic::x86_avx_maskload_pd_256};
+  const llvm::Intrinsic::ID id = ids[(bits == 64 ? 2 : 0) + (part * bits == 256 ? 1 : 0)];
+  auto* numbers = llvm::FixedVectorType::get(b_.getIntNTy(static_cast<unsigned>(bits)), static_cast<unsigned>(part));
+  std::vector<Value*> parts;
+  for (int64_t begin = 0; begin < lanes; begin += part) {
+    std::vector<int> which(static_cast<size_t>(part));
+    std::iota(which.begin(), which.end(), static_cast<int>(begin));
+    Value* own = lanes == part ? mask : b_.CreateShuffleVector(mask, which);
+    Value* at = begin == 0 ? p : b_.CreateGEP(type->getElementType(), p, I64(begin));
+    parts.push_back(b_.CreateIntrinsic(id, {}, {at, b_.CreateSExt(own, numbers)}));
+  }
+  Value* loaded = b_.CreateBitCast(llvm::concatenateVectors(b_, parts), type);
+  auto* constant = llvm::dyn_cast<llvm::Constant>(otherwise);
+  return constant != nullptr && constant->isNullValue() ? loaded : b_.CreateSelect(mask, loaded, otherwise);
 }
 
 // What pairs of pairs are made of, in order.
@@ -330,7 +358,7 @@ Value* Emitter::LoadUnder(Value* condition, const Expr& e, const Expr& otherwise
   if (auto base = pointers_.find(access.buffer); base != pointers_.end() && !InBounds(access)) {
     p = b_.CreateSelect(condition, p, base->second);
   }
-  return b_.CreateMaskedLoad(type, p, AlignmentOf(access), mask, EmitVector(otherwise));
+  return MaskedLoad(type, p, AlignmentOf(access), mask, EmitVector(otherwise));
 }
 
 // One element for all lanes, which exists only if some lane wants it.

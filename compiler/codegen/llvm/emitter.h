@@ -179,6 +179,8 @@ class Emitter {
   // Which column of the square that is: by an unrolled loop that goes along memory, in whole squares.
   std::optional<int64_t> ColumnOf(const Access& access);
   llvm::Value* EmitGather(const ir::Expr& e, const Access& access);
+  llvm::Value* MaskedLoad(llvm::FixedVectorType* type, llvm::Value* p, llvm::Align align, llvm::Value* mask,
+                          llvm::Value* otherwise);
   llvm::Value* LoadUnder(llvm::Value* condition, const ir::Expr& e, const ir::Expr& otherwise);
   llvm::Value* GuardedScalarLoad(const Access& access);
   llvm::Value* LoadAccess(const ir::Expr& e, const Access& access);

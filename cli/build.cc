@@ -28,27 +28,34 @@ std::vector<std::string> Ids(const std::vector<Workload>& workloads) {
   return ids;
 }
 
-// Alternatives of the same kernels are decided alike, so one stands for all of them.
-absl::Status AddAlternatives(const Graph& graph, const std::vector<bool>& taken,
-                             std::vector<LockedAlternative>& known) {
+// Alternatives of the same kernels are decided alike, also in several variants: as where they are met first.
+absl::Status DecideAlternatives(const Graph& graph, std::vector<bool>& taken, std::vector<LockedAlternative>& known) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<AlternativeKernels> all, KernelsOfAlternatives(graph));
   for (size_t i = 0; i < all.size(); ++i) {
     LockedAlternative a{Ids(all[i].replaced), Ids(all[i].instead), taken[i]};
-    if (std::ranges::find(known, a) == known.end()) known.push_back(std::move(a));
+    const auto met = std::ranges::find_if(
+        known, [&](const LockedAlternative& k) { return k.replaced == a.replaced && k.instead == a.instead; });
+    if (met == known.end())
+      known.push_back(std::move(a));
+    else
+      taken[i] = met->taken;
   }
   return absl::OkStatus();
 }
 
-// Calls `add` with each variant's graph, optimised for the plan's target, and keeps it in the plan.
+// Calls `add` with each variant's graph, optimised for the plan's target, and its name, and keeps it in the plan.
 template <typename F>
 absl::Status LoadVariants(const ModelOptions& model, BuildPlan& plan, const F& add) {
   TEMPER_ASSIGN_OR_RETURN(std::vector<ModelVariant> variants, VariantsOf(model));
   SharedConstants constants;
   for (ModelVariant& v : variants) {
-    TEMPER_ASSIGN_OR_RETURN(Graph graph, LoadModel(v.options, plan.target));
-    if (variants.size() > 1) constants.Share(graph);
-    TEMPER_RETURN_IF_ERROR(add(graph));
-    plan.variants.push_back({std::move(v.name), std::move(graph)});
+    absl::StatusOr<Graph> graph = LoadModel(v.options, plan.target);
+    if (!graph.ok() && variants.size() > 1)
+      return absl::Status(graph.status().code(), absl::StrCat(v.name, ": ", std::string(graph.status().message())));
+    TEMPER_RETURN_IF_ERROR(graph.status());
+    if (variants.size() > 1) constants.Share(*graph);
+    TEMPER_RETURN_IF_ERROR(add(*graph, v.name));
+    plan.variants.push_back({std::move(v.name), *std::move(graph)});
   }
   return absl::OkStatus();
 }
@@ -188,19 +195,21 @@ absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const Recor
   const auto choose = [&](const Workload& w, const Target& t) { return records->Choose(w, t); };
   std::vector<std::string> hashes;
   std::set<std::string> verdicts;
-  TEMPER_RETURN_IF_ERROR(LoadVariants(model, plan, [&](Graph& graph) -> absl::Status {
+  TEMPER_RETURN_IF_ERROR(LoadVariants(model, plan, [&](Graph& graph, const std::string& name) -> absl::Status {
     TEMPER_ASSIGN_OR_RETURN(const std::vector<Task> tasks, ExtractTasks(graph));
     hashes.push_back(ModelHash(tasks));
     TEMPER_RETURN_IF_ERROR(records->ObeyVerdict(hashes.back(), plan.target));
     const bool keeps_defaults = records->verdict() == "default";
     if (keeps_defaults) {
-      std::printf("default configs are used: job %lld found the tuned model slower end to end; tune again to look on\n",
+      const std::string own = name.empty() ? "default configs are used"
+                                           : absl::StrCat(name, ": default configs are used for its own kernels");
+      std::printf("%s: job %lld found the tuned model slower end to end; tune again to look on\n", Escaped(own).c_str(),
                   static_cast<long long>(records->verdict_job()));
     }
     verdicts.insert(records->verdict());
     plan.verdict_job = records->verdict_job();
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<bool> faster, records->FasterAlternatives(graph, plan.target));
-    TEMPER_RETURN_IF_ERROR(AddAlternatives(graph, faster, plan.alternatives));
+    TEMPER_ASSIGN_OR_RETURN(std::vector<bool> faster, records->FasterAlternatives(graph, plan.target));
+    TEMPER_RETURN_IF_ERROR(DecideAlternatives(graph, faster, plan.alternatives));
     TakeAlternatives(graph, faster);
     return ChooseKernels(graph, plan.target, choose, plan.device, keeps_defaults, plan.kernels);
   }));
@@ -228,7 +237,8 @@ absl::StatusOr<BuildPlan> PlanFromLock(const ModelOptions& given, const RecordOp
   if (whole.ok()) TEMPER_RETURN_IF_ERROR(CheckBuild(lock, *entry, plan.target));
   TEMPER_ASSIGN_OR_RETURN(const ModelOptions model, OptionsOf(given, lock, entry->pins));
   LockFitter fitter(*entry);
-  TEMPER_RETURN_IF_ERROR(LoadVariants(model, plan, [&](Graph& graph) { return fitter.Add(graph); }));
+  TEMPER_RETURN_IF_ERROR(
+      LoadVariants(model, plan, [&](Graph& graph, const std::string&) { return fitter.Add(graph); }));
   const LockFit fit = fitter.fit();
   const absl::Status fits = CheckFit(lock, *entry, fit, model.path);
   if (fit.knows_some && !fit.missing.empty()) {

@@ -58,7 +58,7 @@ absl::StatusOr<double> ParseShare(const char* option, const std::string& text);
 struct ModelOptions {
   std::string path;                 // MODEL.onnx, or a package's directory where a command takes one
   std::vector<std::string> shapes;  // NAME=1,3,224,224
-  std::vector<std::string> dims;    // NAME=1; NAME=1,8 where a command takes several variants
+  std::vector<std::string> dims;    // NAME=1, NAME=1..8; NAME=1,8 where a command takes several variants
   std::vector<std::string> values;  // NAME=true
   std::string winograd;             // "on", "off"; empty: nothing was said, which means on
   std::string tf32;                 // "on", "off"; empty: nothing was said, which means off

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <set>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -30,21 +30,37 @@ absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text
   return std::make_pair(text.substr(0, equals), shape);
 }
 
-// NAME=1 or NAME=1,8.
-absl::StatusOr<std::pair<std::string, Shape>> ParseLengths(const std::string& text) {
+// "8", or "1..8".
+std::optional<DimLength> ParseLength(std::string_view text) {
+  const std::vector<std::string> ends =
+      absl::StrSplit(absl::string_view(text.data(), text.size()), absl::MaxSplits("..", 1));
+  int64_t least = 0, most = 0;
+  const bool ok =
+      absl::SimpleAtoi(ends.front(), &least) && absl::SimpleAtoi(ends.back(), &most) && least >= 0 && most >= least;
+  return ok ? std::optional(DimLength(least, most)) : std::nullopt;
+}
+
+std::string Text(const DimLength& length) {
+  return length.least == length.most ? absl::StrCat(length.most) : absl::StrCat(length.least, "..", length.most);
+}
+
+// NAME=1 or NAME=1,2..8.
+absl::StatusOr<std::pair<std::string, std::vector<DimLength>>> ParseLengths(const std::string& text) {
   const size_t equals = text.rfind('=');
-  Shape lengths;
+  std::vector<DimLength> lengths;
   bool ok = equals != std::string::npos && equals > 0;
   if (ok) {
     for (const std::string& part : std::vector<std::string>(absl::StrSplit(text.substr(equals + 1), ','))) {
-      ok = ok && absl::SimpleAtoi(part, &lengths.emplace_back()) && lengths.back() >= 0;
+      const std::optional<DimLength> length = ParseLength(part);
+      ok = ok && length.has_value();
+      if (length.has_value()) lengths.push_back(*length);
     }
   }
-  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--dim ", text, ": expected NAME=1 or NAME=1,8"));
+  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--dim ", text, ": expected NAME=1, NAME=1,8 or NAME=1..8"));
   return std::make_pair(text.substr(0, equals), lengths);
 }
 
-absl::StatusOr<std::pair<std::string, int64_t>> ParseDim(const std::string& text) {
+absl::StatusOr<std::pair<std::string, DimLength>> ParseDim(const std::string& text) {
   TEMPER_ASSIGN_OR_RETURN(const auto said, ParseLengths(text));
   if (said.second.size() == 1) return std::make_pair(said.first, said.second.front());
   return absl::InvalidArgumentError(
@@ -67,7 +83,7 @@ absl::Status ParseAll(const char* option, const std::vector<std::string>& texts,
   for (const std::string& text : texts) {
     TEMPER_ASSIGN_OR_RETURN(auto said, parse(text));
     const auto [place, is_new] = to.insert(said);
-    if (!is_new && place->second != said.second)
+    if (!is_new && !(place->second == said.second))
       return absl::InvalidArgumentError(absl::StrCat(option, " is given twice for ", said.first));
   }
   return absl::OkStatus();
@@ -106,9 +122,11 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
       ->allow_extra_args(false);  // what follows it may be the model
 
   command
-      ->add_option("--dim", options->dims,
-                   "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated); "
-                   "compile, lock, tune, bench and run take several lengths, NAME=1,8: a variant for each")
+      ->add_option(
+          "--dim", options->dims,
+          "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated); "
+          "compile, lock, tune, bench and run take several lengths, NAME=1,8: a variant for each; NAME=1..8: any of "
+          "these, at the cost of the longest")
       ->allow_extra_args(false);
   command
       ->add_option("--value", options->values,
@@ -149,20 +167,23 @@ std::string ModelFlags(const ModelOptions& options) {
 
 absl::StatusOr<std::vector<ModelVariant>> VariantsOf(const ModelOptions& options) {
   constexpr size_t kMostVariants = 64;
-  std::map<std::string, Shape> dims;
+  std::map<std::string, std::vector<DimLength>> dims;
   TEMPER_RETURN_IF_ERROR(ParseAll("--dim", options.dims, ParseLengths, dims));
   std::vector<ModelVariant> variants = {{"", options}};
   variants.front().options.dims.clear();
   for (const auto& [name, lengths] : dims) {
-    if (std::set(lengths.begin(), lengths.end()).size() != lengths.size())
-      return absl::InvalidArgumentError(absl::StrCat("--dim ", name, " has one length twice"));
+    for (size_t i = 1; i < lengths.size(); ++i) {
+      if (std::find(lengths.begin(), lengths.begin() + static_cast<int64_t>(i), lengths[i]) !=
+          lengths.begin() + static_cast<int64_t>(i))
+        return absl::InvalidArgumentError(absl::StrCat("--dim ", name, " has one length twice"));
+    }
     if (lengths.size() * variants.size() > kMostVariants)
       return absl::InvalidArgumentError(absl::StrCat("--dim asks for more than ", kMostVariants, " variants"));
     std::vector<ModelVariant> longer;
     for (const ModelVariant& before : variants) {
-      for (const int64_t length : lengths) {
+      for (const DimLength& length : lengths) {
         ModelVariant& v = longer.emplace_back(before);
-        const std::string dim = absl::StrCat(name, "=", length);
+        const std::string dim = absl::StrCat(name, "=", Text(length));
         if (lengths.size() > 1) absl::StrAppend(&v.name, v.name.empty() ? "" : " ", dim);
         v.options.dims.push_back(dim);
       }

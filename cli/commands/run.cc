@@ -24,10 +24,14 @@ std::string Describe(DType dtype, const Shape& shape) {
 
 using Arrays = std::map<std::string, NDArray>;
 
+bool IsTaken(const NDArray& array, const LoadedPackage::Io& io) {
+  return array.dtype() == io.dtype && io.Takes(array.shape());
+}
+
 bool Takes(const LoadedPackage& package, const Arrays& given) {
   return std::ranges::all_of(package.inputs(), [&](const LoadedPackage::Io& io) {
     const auto it = given.find(io.name);
-    return it == given.end() || (it->second.dtype() == io.dtype && it->second.shape() == io.shape);
+    return it == given.end() || IsTaken(it->second, io);
   });
 }
 
@@ -47,6 +51,7 @@ absl::StatusOr<std::string> TakenAs(size_t input, LoadedPackage& package) {
     TEMPER_RETURN_IF_ERROR(package.Choose(i));
     const LoadedPackage::Io& io = package.inputs()[input];
     std::string text = Describe(io.dtype, io.shape);
+    if (io.least != io.shape) text = absl::StrCat(Describe(io.dtype, io.least), " to ", text);
     if (std::ranges::find(taken, text) == taken.end()) taken.push_back(std::move(text));
   }
   return absl::StrJoin(taken, " or ");
@@ -66,7 +71,7 @@ absl::StatusOr<Arrays> ReadInputs(const RunOptions& o, LoadedPackage& package) {
     const LoadedPackage::Io& io = package.inputs()[i];
     absl::StrAppend(&names, names.empty() ? "" : ", ", io.name);
     const auto it = given.find(io.name);
-    if (it == given.end() || (it->second.dtype() == io.dtype && it->second.shape() == io.shape)) continue;
+    if (it == given.end() || IsTaken(it->second, io)) continue;
     const std::string is = absl::StrCat("input '", io.name, "' is ", Describe(it->second.dtype(), it->second.shape()));
     TEMPER_ASSIGN_OR_RETURN(const std::string taken, TakenAs(i, package));
     return absl::InvalidArgumentError(absl::StrCat(is, ", the model takes ", taken));
@@ -87,27 +92,13 @@ absl::StatusOr<Arrays> ReadInputs(const RunOptions& o, LoadedPackage& package) {
   return given;
 }
 
-// The first elements, as many as the shape has.
-NDArray FrontOf(const NDArray& array, const Shape& shape) {
-  if (array.shape() == shape) return array;
-  NDArray front(array.dtype(), shape);
-  std::memcpy(front.MutableData(), array.data(), static_cast<size_t>(front.bytes()));
-  return front;
-}
-
 absl::Status Run(const RunOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
   TEMPER_ASSIGN_OR_RETURN(auto given, ReadInputs(o, *package));
-  std::vector<const void*> in;
-  std::vector<NDArray> outputs;
-  std::vector<void*> out;
-  for (const LoadedPackage::Io& io : package->inputs()) in.push_back(given.at(io.name).data());
-  for (const LoadedPackage::Io& io : package->outputs()) outputs.emplace_back(io.dtype, io.shape);
-  for (NDArray& a : outputs) out.push_back(a.MutableData());
-  std::vector<Shape> shapes;
-  TEMPER_RETURN_IF_ERROR(package->RunShaped(in.data(), out.data(), &shapes));
-  for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = FrontOf(outputs[i], shapes[i]);
+  std::vector<NDArray> inputs;
+  for (const LoadedPackage::Io& io : package->inputs()) inputs.push_back(given.at(io.name));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<NDArray> outputs, package->RunShaped(inputs));
   std::error_code error;
   std::filesystem::create_directories(o.output_dir, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot create ", o.output_dir, ": ", error.message()));

@@ -67,7 +67,8 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const TuneOptions& o, bool local) {
     TEMPER_ASSIGN_OR_RETURN(const double min_gain, ParseGain(o.min_gain.empty() ? kUsualMinGain : o.min_gain));
     request.set_min_gain(min_gain);
   }
-  request.set_time_budget_ms(absl::ToInt64Milliseconds(budget));
+  if (budget > absl::ZeroDuration())
+    request.set_time_budget_ms(std::max<int64_t>(1, absl::ToInt64Milliseconds(budget)));  // 0 is no limit
   request.set_wait_for_device_ms(absl::ToInt64Milliseconds(wait));
   return request;
 }
@@ -112,22 +113,23 @@ std::string WhatIsKept(const JobView& view) {
   return view.latest.trials() == 0 ? "" : "; what was measured is kept, the same command goes on from there";
 }
 
-// A local run ends, a server's job goes on.
-absl::Status Interrupted(const TuneOptions& o, TunerClient& client, int64_t job, const JobView& view) {
+// A local run ends, a server's job goes on: it is not done then.
+absl::StatusOr<bool> Interrupted(const TuneOptions& o, TunerClient& client, int64_t job, const JobView& view) {
   if (o.records.server.empty()) {
     (void)client.CancelJob(job);  // the server may be gone already; its records are safe either way
     return absl::CancelledError(absl::StrCat("interrupted", WhatIsKept(view)));
   }
-  if (o.events) return absl::OkStatus();
+  if (o.events) return false;
   const auto number = static_cast<long long>(job);
   std::printf(
       "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
       "%s` ends it\n",
       number, number, o.records.server.c_str(), number, o.records.server.c_str());
-  return absl::OkStatus();
+  return false;
 }
 
-absl::Status Tune(TuneOptions o) {
+// Whether the job is done.
+absl::StatusOr<bool> Tune(TuneOptions o) {
   const absl::Duration start = Clock::System().Monotonic();
   auto seconds = [&] { return absl::ToDoubleSeconds(Clock::System().Monotonic() - start); };
   StopSignal stop;
@@ -196,29 +198,31 @@ absl::Status Tune(TuneOptions o) {
                      view.latest.state() == "abandoned" ? "; tune again to go on from there" : ""));
   }
   if (!o.events) report.Print(stdout, o.revalidate);
-  return absl::OkStatus();
+  return true;
 }
 
 // One variant after another, each with an equal part of the time and of the trials. What variants have in common is
 // measured once: later ones begin from the records of those before.
 absl::Status TuneVariants(const TuneOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<ModelVariant> variants, VariantsOf(o.model));
-  if (variants.size() == 1) return Tune(o);
+  const auto count = static_cast<int>(variants.size());
+  absl::Duration budget = absl::ZeroDuration();
+  const bool sound =
+      o.time_budget.empty() || (absl::ParseDuration(o.time_budget, &budget) && budget > absl::ZeroDuration());
+  if (count == 1 || !sound) return Tune(o).status();  // which says what it expects
   if (!o.json.empty() || o.events) {
     return absl::InvalidArgumentError(
         "--json and --events are for one length of each dimension: tune one variant after another");
   }
-  absl::Duration budget = absl::ZeroDuration();
-  if (!o.time_budget.empty() && !absl::ParseDuration(o.time_budget, &budget))
-    return Tune(o);  // which says what it expects
-  const auto count = static_cast<int>(variants.size());
-  for (size_t i = 0; i < variants.size(); ++i) {
+  for (int i = 0; i < count; ++i) {
     TuneOptions one = o;
-    one.model = variants[i].options;
-    if (budget != absl::ZeroDuration()) one.time_budget = absl::FormatDuration(budget / count);
-    if (o.trials > 0) one.trials = (o.trials + count - 1) / count;
-    std::fprintf(stderr, "%s (variant %zu of %zu)\n", Escaped(variants[i].name).c_str(), i + 1, variants.size());
-    TEMPER_RETURN_IF_ERROR(Tune(one));
+    one.model = variants[static_cast<size_t>(i)].options;
+    if (budget > absl::ZeroDuration()) one.time_budget = absl::FormatDuration(budget / count);
+    if (o.trials > 0) one.trials = std::max(1, o.trials / count + (i < o.trials % count ? 1 : 0));  // 0 is no limit
+    std::fprintf(stderr, "%s (variant %d of %d)\n", Escaped(variants[static_cast<size_t>(i)].name).c_str(), i + 1,
+                 count);
+    TEMPER_ASSIGN_OR_RETURN(const bool done, Tune(one));
+    if (!done) return absl::OkStatus();
   }
   return absl::OkStatus();
 }

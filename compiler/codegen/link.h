@@ -28,10 +28,11 @@ struct PlanIo {
   DType dtype;
   Shape shape;
   int64_t told_by = -1, axis = 0;  // as temper_io has them
+  Shape least;                     // the same; empty: `shape`
 };
 struct PlanVariant {
   std::vector<PlanIo> inputs, outputs;
-  int64_t num_results = 0;
+  int64_t num_given = 0, num_results = 0;
   std::vector<PlanStep> steps;
   int64_t arena_bytes = 0;
 };

@@ -124,6 +124,23 @@ absl::Status CheckExtents(const Graph& g) {
   return absl::OkStatus();
 }
 
+absl::Status CheckInputExtents(const Graph& g) {
+  const int inputs = static_cast<int>(g.inputs.size()), given = inputs - g.hidden_inputs;
+  if (g.hidden_inputs < 0 || given < 0) return absl::InternalError("more inputs are hidden than there are");
+  int before = -1;
+  for (const InputExtent& e : g.input_extents) {
+    if (e.input <= before || e.input >= given || e.told_by < given || e.told_by >= inputs)
+      return absl::InternalError("an extent is of no input, or of one twice, or told by none");
+    before = e.input;
+    const Shape& shape = g.values[g.inputs[static_cast<size_t>(e.input)]].type.shape;
+    const TensorType& told = g.values[g.inputs[static_cast<size_t>(e.told_by)]].type;
+    if (e.axis < 0 || e.axis >= std::ssize(shape) || told.dtype != DType::kI64 || !told.shape.empty() || e.least < 0 ||
+        e.least > shape[static_cast<size_t>(e.axis)])
+      return absl::InternalError("an input's extent is along no axis, or no number");
+  }
+  return absl::OkStatus();
+}
+
 // One past the last node that reads each value; graph outputs are kept for ever.
 std::vector<int> LastUses(const Graph& g) {
   std::vector<int> last(g.values.size(), -1);
@@ -285,6 +302,7 @@ absl::Status Verify(const Graph& g) {
     if (!g.values[v].type.perm.empty()) return absl::InternalError("a graph output is not in its logical order");
   }
   TEMPER_RETURN_IF_ERROR(CheckExtents(g));
+  TEMPER_RETURN_IF_ERROR(CheckInputExtents(g));
   if (g.groups.empty()) return g.alternatives.empty() ? absl::OkStatus() : absl::InternalError("alternatives alone");
   TEMPER_RETURN_IF_ERROR(CheckGroups(g, g.groups));
   return CheckAlternatives(g);
@@ -294,6 +312,9 @@ std::string Text(const Graph& g) {
   std::string text = absl::StrCat("graph ", g.name, "\n");
   for (ValueId v : g.inputs)
     absl::StrAppend(&text, "%", v, " = input : ", Text(g.values[v].type), "  # ", g.values[v].name, "\n");
+  for (const InputExtent& e : g.input_extents)
+    absl::StrAppend(&text, "input %", g.inputs[static_cast<size_t>(e.input)], " has ", e.least, " at least and %",
+                    g.inputs[static_cast<size_t>(e.told_by)], " along axis ", e.axis, "\n");
   for (size_t i = 0; i < g.values.size(); ++i) {
     const Value& v = g.values[i];
     if (v.is_constant)

@@ -49,15 +49,26 @@ struct Extent {
   int told_by = 0;  // the output that is the extent: an i64 without axes
 };
 
+// The extent of an input along an axis, where a run may have less than the type's. The elements that there are lie at
+// the front along the axis; behind them are zeros.
+struct InputExtent {
+  int input = 0;  // index into Graph::inputs
+  int64_t axis = 0;
+  int told_by = 0;    // the input that is the extent: an i64 without axes
+  int64_t least = 0;  // that a run may have
+};
+
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;                // topological order
-  std::vector<ValueId> inputs, outputs;   // inputs are not constants; an output may also be a constant or an input
-  std::vector<Extent> extents;            // of outputs, at most one each
-  int hidden = 0;                         // the last so many outputs tell extents, and no caller sees them
-  std::vector<Group> groups;              // set by the fuse pass; covers every node once, in a valid execution order
-  std::vector<Alternative> alternatives;  // set by the alternatives pass; no group is replaced by two of them
+  std::vector<Node> nodes;                 // topological order
+  std::vector<ValueId> inputs, outputs;    // inputs are not constants; an output may also be a constant or an input
+  std::vector<Extent> extents;             // of outputs, at most one each
+  int hidden = 0;                          // the last so many outputs tell extents, and no caller sees them
+  std::vector<InputExtent> input_extents;  // of inputs, at most one each
+  int hidden_inputs = 0;                   // the last so many inputs tell extents, and no caller gives them
+  std::vector<Group> groups;               // set by the fuse pass; covers every node once, in a valid execution order
+  std::vector<Alternative> alternatives;   // set by the alternatives pass; no group is replaced by two of them
 
   ValueId AddValue(Value v);
   // Appends a node with inferred output type.

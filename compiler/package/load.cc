@@ -1,6 +1,7 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@ struct Api {
   decltype(&temper_model_choose_variant) choose_variant;
   decltype(&temper_model_io_count) io_count;
   decltype(&temper_model_io) io;
+  decltype(&temper_model_io_least) io_least;
   decltype(&temper_model_run) run;
   decltype(&temper_model_run_shaped) run_shaped;
   decltype(&temper_model_destroy) destroy;
@@ -28,8 +30,7 @@ struct Api {
 };
 
 // What the names of the package's functions begin with.
-absl::StatusOr<std::string> ReadPrefix(const std::string& dir) {
-  TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(dir));
+absl::StatusOr<std::string> PrefixOf(const nlohmann::json& manifest, const std::string& dir) {
   if (!manifest.contains("prefix"))
     return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: it says no prefix"));
   std::string prefix = manifest["prefix"].get<std::string>();
@@ -51,7 +52,8 @@ std::string OwnPath(const std::string& dir, const std::string& name) {
 class SharedLibraryPackage : public LoadedPackage {
  public:
   static absl::StatusOr<std::unique_ptr<LoadedPackage>> Load(const std::string& dir, int threads) {
-    TEMPER_ASSIGN_OR_RETURN(const std::string prefix, ReadPrefix(dir));
+    TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(dir));
+    TEMPER_ASSIGN_OR_RETURN(const std::string prefix, PrefixOf(manifest, dir));
     const std::string path = OwnPath(dir, LibraryName(prefix));
     auto package = std::unique_ptr<SharedLibraryPackage>(new SharedLibraryPackage);
     package->prefix_ = prefix;
@@ -63,7 +65,8 @@ class SharedLibraryPackage : public LoadedPackage {
         !package->Find("io", &api.io) || !package->Find("run", &api.run) || !package->Find("destroy", &api.destroy) ||
         !package->Find("error", &api.error) || !package->Find("step_count", &api.step_count) ||
         !package->Find("run_shaped", &api.run_shaped) || !package->Find("run_timed", &api.run_timed) ||
-        !package->Find("variant_count", &api.variant_count) || !package->Find("choose_variant", &api.choose_variant)) {
+        !package->Find("variant_count", &api.variant_count) || !package->Find("choose_variant", &api.choose_variant) ||
+        !package->Find("io_least", &api.io_least)) {
       return absl::InvalidArgumentError(
           absl::StrCat(dir, " is not a model of Temper's: ", FunctionName(prefix, "*"), " are missing"));
     }
@@ -88,14 +91,32 @@ class SharedLibraryPackage : public LoadedPackage {
   absl::Status Run(const void* const* inputs, void* const* outputs) override {
     return Ran(api_.run(model_, inputs, outputs));
   }
-  absl::Status RunShaped(const void* const* inputs, void* const* outputs, std::vector<Shape>* shapes) override {
-    std::vector<temper_tensor> in, out;
-    for (size_t i = 0; i < inputs_.size(); ++i) in.push_back(TensorAt(const_cast<void*>(inputs[i]), inputs_[i]));
-    for (size_t i = 0; i < outputs_.size(); ++i) out.push_back(TensorAt(outputs[i], outputs_[i]));
-    TEMPER_RETURN_IF_ERROR(Ran(api_.run_shaped(model_, in.data(), out.data())));
-    shapes->clear();
-    for (const temper_tensor& t : out) shapes->emplace_back(t.shape, t.shape + t.rank);
-    return absl::OkStatus();
+  absl::StatusOr<std::vector<NDArray>> RunShaped(const std::vector<NDArray>& inputs) override {
+    if (inputs.size() != inputs_.size()) return absl::InvalidArgumentError("there are more or fewer inputs");
+    std::vector<temper_tensor> in;
+    for (const NDArray& a : inputs) {
+      TEMPER_ASSIGN_OR_RETURN(in.emplace_back(), TensorAt(const_cast<void*>(a.data()), a.dtype(), a.shape()));
+    }
+    // The first call has no room for anything, so that it says what is needed; where nothing is, it is the run.
+    std::vector<temper_tensor> out(outputs_.size());
+    int code = api_.run_shaped(model_, in.data(), out.data());
+    std::vector<NDArray> results;
+    if (code == TEMPER_NO_ROOM) {
+      TEMPER_ASSIGN_OR_RETURN(results, ArraysOf(out));
+      for (size_t i = 0; i < out.size(); ++i) {
+        out[i].data = results[i].MutableData();
+        out[i].bytes = results[i].bytes();
+      }
+      code = api_.run_shaped(model_, in.data(), out.data());
+    }
+    if (code == TEMPER_INVALID_ARGUMENT) return absl::InvalidArgumentError(api_.error(model_));
+    TEMPER_RETURN_IF_ERROR(Ran(code));
+    TEMPER_ASSIGN_OR_RETURN(std::vector<NDArray> fronts, ArraysOf(out));
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (fronts[i].bytes() > 0)
+        std::memcpy(fronts[i].MutableData(), results[i].data(), static_cast<size_t>(fronts[i].bytes()));
+    }
+    return fronts;
   }
   absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                         std::vector<temper_step_time>* times) override {
@@ -110,11 +131,20 @@ class SharedLibraryPackage : public LoadedPackage {
 
   absl::Status Ran(int code) const { return code == 0 ? absl::OkStatus() : absl::InternalError(api_.error(model_)); }
 
-  static temper_tensor TensorAt(void* data, const Io& io) {
-    temper_tensor t{
-        data, BytesOf(io.dtype, NumElements(io.shape)), Info(io.dtype).onnx, static_cast<int32_t>(io.shape.size()), {}};
-    std::copy(io.shape.begin(), io.shape.end(), t.shape);
+  static absl::StatusOr<temper_tensor> TensorAt(void* data, DType dtype, const Shape& shape) {
+    if (shape.size() > TEMPER_MAX_RANK) return absl::InvalidArgumentError("an array has too many dimensions");
+    temper_tensor t{data, BytesOf(dtype, NumElements(shape)), Info(dtype).onnx, static_cast<int32_t>(shape.size()), {}};
+    std::copy(shape.begin(), shape.end(), t.shape);
     return t;
+  }
+
+  static absl::StatusOr<std::vector<NDArray>> ArraysOf(const std::vector<temper_tensor>& tensors) {
+    std::vector<NDArray> arrays;
+    for (const temper_tensor& t : tensors) {
+      TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeFromOnnx(t.dtype));
+      arrays.emplace_back(dtype, Shape(t.shape, t.shape + t.rank));
+    }
+    return arrays;
   }
 
   template <typename F>
@@ -149,11 +179,12 @@ class SharedLibraryPackage : public LoadedPackage {
     for (int i = 0; i < api_.io_count(model_, is_output); ++i) {
       const char* name = nullptr;
       int onnx = 0, rank = 0;
-      const int64_t* shape = nullptr;
-      if (api_.io(model_, is_output, i, &name, &onnx, &rank, &shape) != 0)
+      const int64_t *shape = nullptr, *least = nullptr;
+      if (api_.io(model_, is_output, i, &name, &onnx, &rank, &shape) != 0 ||
+          api_.io_least(model_, is_output, i, &least) != 0)
         return absl::InternalError(api_.error(model_));
       TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeFromOnnx(onnx));
-      ios->push_back({name, dtype, Shape(shape, shape + rank)});
+      ios->push_back({name, dtype, Shape(shape, shape + rank), Shape(least, least + rank)});
     }
     return absl::OkStatus();
   }
@@ -166,6 +197,12 @@ class SharedLibraryPackage : public LoadedPackage {
 };
 
 }  // namespace
+
+bool LoadedPackage::Io::Takes(const Shape& given) const {
+  bool takes = given.size() == shape.size();
+  for (size_t d = 0; takes && d < shape.size(); ++d) takes = given[d] >= least[d] && given[d] <= shape[d];
+  return takes;
+}
 
 absl::StatusOr<std::unique_ptr<LoadedPackage>> LoadPackage(const std::string& dir, int threads) {
   return SharedLibraryPackage::Load(dir, threads);

@@ -1,5 +1,7 @@
 #include "compiler/package/manifest.h"
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,18 @@ constexpr struct {
   bool (json::*is)() const noexcept;
 } kFields[] = {{"model", &json::is_string},       {"target", &json::is_string},       {"tuned", &json::is_boolean},
                {"arena_bytes", &json::is_number}, {"weight_bytes", &json::is_number}, {"prefix", &json::is_string}};
+
+absl::Status CheckVariants(const json& manifest, const std::string& dir) {
+  if (!manifest.contains("variants")) return absl::OkStatus();
+  const auto is_variant = [](const json& v) {
+    return v.is_object() && v.contains("name") && v["name"].is_string() &&
+           std::ranges::all_of(std::array{"inputs", "outputs", "steps"},
+                               [&](const char* list) { return v.contains(list) && v[list].is_array(); });
+  };
+  const json& variants = manifest["variants"];
+  if (variants.is_array() && std::ranges::all_of(variants, is_variant)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(dir, "/manifest.json is damaged: its variants are none"));
+}
 
 }  // namespace
 
@@ -36,6 +50,7 @@ absl::StatusOr<nlohmann::json> ReadManifest(const std::string& dir) {
           absl::StrCat(dir, "/manifest.json is damaged: its ", name, " is of the type ", manifest[name].type_name()));
     }
   }
+  TEMPER_RETURN_IF_ERROR(CheckVariants(manifest, dir));
   return manifest;
 }
 

@@ -9,7 +9,7 @@
 namespace temper {
 
 // The manifest of the package in `dir`: an object of today's version, whose single values, where they are there, are of
-// the types that the document says. Its lists are not checked. kNotFound: `dir` is no package. kInvalidArgument: the
+// the types that the document says, and whose variants have lists. What the lists hold is not checked. kNotFound: `dir` is no package. kInvalidArgument: the
 // file is damaged. kFailedPrecondition: the package is of another version.
 absl::StatusOr<nlohmann::json> ReadManifest(const std::string& dir);
 

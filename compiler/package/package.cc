@@ -250,6 +250,14 @@ class PackageWriter {
       m.out.steps.push_back(std::move(step));
     }
     for (ValueId id : m.g.inputs) m.out.inputs.push_back(IoOf(m.g, id));
+    m.out.num_given = std::ssize(m.g.inputs) - m.g.hidden_inputs;
+    for (const InputExtent& e : m.g.input_extents) {
+      PlanIo& io = m.out.inputs[static_cast<size_t>(e.input)];
+      io.told_by = e.told_by;
+      io.axis = e.axis;
+      io.least = io.shape;
+      io.least[static_cast<size_t>(e.axis)] = e.least;
+    }
     for (size_t i = 0; i < m.g.outputs.size(); ++i) {
       m.out.outputs.push_back(IoOf(m.g, m.g.outputs[i]));
       TEMPER_ASSIGN_OR_RETURN(PlanArg place, Locate(m, m.g.outputs[i]));
@@ -346,6 +354,7 @@ class PackageWriter {
     for (const PlanIo& io : list) {
       result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
       if (io.told_by >= 0) result.back()["varies"] = io.axis;
+      if (!io.least.empty()) result.back()["least"] = io.least;
     }
     return result;
   }
@@ -387,7 +396,7 @@ class PackageWriter {
     for (size_t i = 0; i < out_.variants.size(); ++i) {
       const PlanVariant& v = out_.variants[i];
       variants.push_back({{"name", variants_[i].name},
-                          {"inputs", ToJson(v.inputs)},
+                          {"inputs", ToJson(std::span(v.inputs).first(static_cast<size_t>(v.num_given)))},
                           {"outputs", ToJson(std::span(v.outputs).first(static_cast<size_t>(v.num_results)))},
                           {"steps", StepsJson(v, constants)}});
     }
@@ -440,19 +449,25 @@ absl::Status CheckSameIo(const Graph& a, std::span<const ValueId> a_list, const 
     same = x.name == y.name && x.type.dtype == y.type.dtype && x.type.shape.size() == y.type.shape.size();
   }
   if (same) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "the model's inputs or outputs are others for other shapes: compile one package each");
+  return absl::InvalidArgumentError("the model has other inputs or outputs");
 }
 
 absl::Status CheckVariants(std::span<const PackageVariant> variants) {
   if (variants.empty()) return absl::InvalidArgumentError("a package has one variant at least");
+  const auto given = [](const Graph& g) {
+    return std::span(g.inputs).first(g.inputs.size() - static_cast<size_t>(g.hidden_inputs));
+  };
   const auto results = [](const Graph& g) {
     return std::span(g.outputs).first(g.outputs.size() - static_cast<size_t>(g.hidden));
   };
   const Graph& first = variants.front().graph;
   for (const PackageVariant& v : variants.subspan(1)) {
-    TEMPER_RETURN_IF_ERROR(CheckSameIo(first, first.inputs, v.graph, v.graph.inputs));
-    TEMPER_RETURN_IF_ERROR(CheckSameIo(first, results(first), v.graph, results(v.graph)));
+    absl::Status same = CheckSameIo(first, given(first), v.graph, given(v.graph));
+    if (same.ok()) same = CheckSameIo(first, results(first), v.graph, results(v.graph));
+    if (!same.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(v.name, ": ", std::string(same.message()), " than for ",
+                                                     variants.front().name, ": compile one package each"));
+    }
   }
   return absl::OkStatus();
 }

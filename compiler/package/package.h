@@ -74,7 +74,10 @@ class LoadedPackage {
   struct Io {
     std::string name;
     DType dtype;
-    Shape shape;
+    Shape shape;  // the largest
+    Shape least;  // of an input: the smallest that a run may have
+    // Whether the shape lies between both.
+    bool Takes(const Shape& given) const;
   };
   virtual ~LoadedPackage() = default;
   virtual int variants() const = 0;
@@ -83,9 +86,9 @@ class LoadedPackage {
   virtual const std::vector<Io>& inputs() const = 0;
   virtual const std::vector<Io>& outputs() const = 0;
   virtual absl::Status Run(const void* const* inputs, void* const* outputs) = 0;
-  // Run, and the shapes that the outputs have: where their values decide, less than outputs() has room for. Their
-  // elements lie dense at the front.
-  virtual absl::Status RunShaped(const void* const* inputs, void* const* outputs, std::vector<Shape>* shapes) = 0;
+  // Run of the variant that takes inputs of these shapes, in the model's order, and what it gives. kInvalidArgument:
+  // none takes them. No variant is chosen by that.
+  virtual absl::StatusOr<std::vector<NDArray>> RunShaped(const std::vector<NDArray>& inputs) = 0;
   // Run, and the times of each step in the order of the manifest's `steps`. `again`: as in temper_model_run_timed.
   virtual absl::Status RunTimed(const void* const* inputs, void* const* outputs, int again,
                                 std::vector<temper_step_time>* times) = 0;

@@ -17,6 +17,7 @@
 #include "compiler/runtime/monotonic.h"
 #include "compiler/runtime/on_device.h"
 #include "compiler/runtime/plan.h"
+#include "compiler/runtime/shapes.h"
 #include "compiler/runtime/thread_pool.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, ERROR_BYTES = 512 };
@@ -31,7 +32,8 @@ typedef struct io_buffer {
   char* staging; /* for callers' buffers that are not aligned */
   char* caller;  /* of this run */
   char* current; /* the one that kernels meet: the caller's, or staging */
-  int64_t told;  /* of an output that callers do not see: it lies here */
+  int64_t told;  /* of what callers do not see: it lies here */
+  int64_t count; /* of an input of a range: its extent in this run */
 } io_buffer;
 
 /* A plan's weights, for all of its models in this process. */
@@ -100,45 +102,6 @@ static int map_region(region* r, int64_t bytes) {
 
 static void unmap_region(region* r) {
   if (r->base) munmap(r->base, r->mapped);
-}
-
-static uint64_t mixed(uint64_t lane, const char* p) {
-  uint64_t word;
-  memcpy(&word, p, sizeof word);
-  lane = (lane ^ word) * 0x9fb21c651e98df25u;
-  return lane ^ lane >> 32;
-}
-
-/* Four lanes by name: in an array they would go through memory. */
-uint64_t temper_weights_hash_chunk(const void* chunk, size_t bytes) {
-  enum { BLOCK = 4 * sizeof(uint64_t) };
-  uint64_t a = 0x9e3779b97f4a7c15u, b = 0xbf58476d1ce4e5b9u, c = 0x94d049bb133111ebu, d = 0xd6e8feb86659fd93u;
-  uint64_t hash = bytes;
-  const char* p = chunk;
-  for (; bytes >= BLOCK; bytes -= BLOCK, p += BLOCK) {
-    a = mixed(a, p);
-    b = mixed(b, p + 8);
-    c = mixed(c, p + 16);
-    d = mixed(d, p + 24);
-  }
-  const uint64_t lanes[] = {a, b, c, d};
-  for (int i = 0; i < 4; ++i) hash = (hash ^ lanes[i]) * 0x9fb21c651e98df25u, hash ^= hash >> 29;
-  for (; bytes > 0; --bytes, ++p) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
-  return hash ^ hash >> 32;
-}
-
-uint64_t temper_weights_hash_join(uint64_t before, uint64_t chunk) {
-  const uint64_t hash = (before ^ chunk) * 0x9fb21c651e98df25u;
-  return hash ^ hash >> 32;
-}
-
-uint64_t temper_weights_hash(const void* data, size_t bytes) {
-  uint64_t hash = 0;
-  for (size_t at = 0; at < bytes; at += TEMPER_HASH_CHUNK) {
-    const size_t chunk = bytes - at < TEMPER_HASH_CHUNK ? bytes - at : TEMPER_HASH_CHUNK;
-    hash = temper_weights_hash_join(hash, temper_weights_hash_chunk((const char*)data + at, chunk));
-  }
-  return hash;
 }
 
 static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
@@ -296,7 +259,7 @@ static void touch(temper_pool* pool, region* r, int64_t bytes) {
 /* What runs of any variant need at most. */
 typedef struct needs {
   int64_t arena, workspace, staging; /* bytes; the arena is the host's or the device's */
-  int64_t args, outputs;
+  int64_t args, inputs, outputs;
 } needs;
 
 static void raise_to(int64_t* most, int64_t value) {
@@ -314,19 +277,19 @@ static void add_needs(const temper_variant* v, int memory, int64_t threads, need
   for (int64_t i = 0; i < v->num_outputs; ++i) staging += round_up(v->outputs[i].bytes);
   raise_to(&n->staging, staging);
   raise_to(&n->arena, v->arena_bytes[memory]);
+  raise_to(&n->inputs, v->num_inputs);
   raise_to(&n->outputs, v->num_outputs);
 }
 
 static int allocate_on_host(temper_model* m, const needs* n) {
   m->args = calloc((size_t)n->args, sizeof *m->args);
-  if (!m->args || !map_region(&m->arena, n->arena) || !map_region(&m->workspace, n->workspace) ||
-      !map_region(&m->staging, n->staging)) {
+  if (!m->args || !map_region(&m->arena, n->arena) || !map_region(&m->workspace, n->workspace)) {
     return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of activations and scratch",
-                (long long)(n->arena + n->workspace + n->staging));
+                (long long)(n->arena + n->workspace));
   }
   temper_pool_settle_caller(m->pool);
   touch(m->pool, &m->arena, n->arena);
-  touch(m->pool, &m->workspace, n->workspace); /* staging is rarely needed and stays untouched */
+  touch(m->pool, &m->workspace, n->workspace);
   return 0;
 }
 
@@ -351,9 +314,12 @@ static int allocate(temper_model* m) {
   needs n = {.args = 1};
   for (int64_t i = 0; i < plan->num_variants; ++i)
     add_needs(&plan->variants[i], memory_of(plan), temper_pool_launcher(m->pool)->threads, &n);
-  m->inputs = calloc((size_t)plan->variants->num_inputs + 1, sizeof *m->inputs);
+  m->inputs = calloc((size_t)n.inputs + 1, sizeof *m->inputs);
   m->outputs = calloc((size_t)n.outputs + 1, sizeof *m->outputs);
-  if (!m->inputs || !m->outputs) return fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+  /* Staging is rarely needed and stays untouched. */
+  if (!m->inputs || !m->outputs || !map_region(&m->staging, n.staging))
+    return fail(create_error, TEMPER_NO_RESOURCES, "no memory for %lld bytes of inputs and outputs",
+                (long long)n.staging);
   return plan->device ? allocate_on_device(m, &n) : allocate_on_host(m, &n);
 }
 
@@ -369,17 +335,31 @@ static void use(temper_model* m, const temper_variant* v) {
   char* next = m->staging.data;
   for (int64_t i = 0; i < v->num_inputs; next += round_up(v->inputs[i++].bytes)) m->inputs[i].staging = next;
   for (int64_t i = 0; i < v->num_outputs; next += round_up(v->outputs[i++].bytes)) m->outputs[i].staging = next;
+  for (int64_t i = v->num_given; i < v->num_inputs; ++i) m->inputs[i].caller = (char*)&m->inputs[i].told;
   for (int64_t i = v->num_results; i < v->num_outputs; ++i) m->outputs[i].caller = (char*)&m->outputs[i].told;
 }
 
+/* The run to come has so many of the input along its axis. */
+static void use_count(temper_model* m, int64_t input, int64_t count) {
+  const temper_io* io = &m->variant->inputs[input];
+  if (!io->least) return;
+  m->inputs[input].count = count;
+  m->inputs[io->told_by].told = count;
+}
+
+/* Whether the run has less of the input than there is room for. */
+static int is_short(const temper_io* io, const io_buffer* b) { return io->least && b->count < io->shape[io->axis]; }
+
 /* What a variant of the plan wants of a runtime and this one does not have; NULL: nothing. */
 static const char* unsupported_of(const temper_plan* plan, const temper_variant* v) {
-  if (v->num_inputs != plan->variants->num_inputs || v->num_results != plan->variants->num_results)
+  if (v->num_given != plan->variants->num_given || v->num_results != plan->variants->num_results)
     return "variants of other inputs or outputs";
   if (v->arena_bytes[TEMPER_NUM_MEMORIES - 1 - memory_of(plan)] != 0) return "memory of the host and of a device";
   if (v->num_sequences != 1) return "branches or loops";
   for (int64_t i = 0; i < v->num_inputs; ++i) {
-    if (v->inputs[i].least) return "inputs of several shapes";
+    const temper_io* io = &v->inputs[i];
+    if (io->least && (i >= v->num_given || io->told_by < v->num_given || io->told_by >= v->num_inputs))
+      return "ranges that no input tells";
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
     if (v->outputs[i].least) return "outputs of several shapes";
@@ -470,17 +450,24 @@ int temper_model_choose_variant(temper_model* m, int variant) {
 
 int temper_model_io_count(const temper_model* m, int is_output) {
   if (!m) return 0;
-  return (int)(is_output ? m->chosen->num_results : m->chosen->num_inputs);
+  return (int)(is_output ? m->chosen->num_results : m->chosen->num_given);
 }
 
-int temper_model_io(const temper_model* m, int is_output, int index, const char** name, int* dtype, int* rank,
-                    const int64_t** shape) {
+static int find_io(const temper_model* m, int is_output, int index, const temper_io** io) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
   if (index < 0 || index >= temper_model_io_count(m, is_output)) {
     return fail(((temper_model*)m)->error, TEMPER_INVALID_ARGUMENT, "there is no %s %d", is_output ? "output" : "input",
                 index);
   }
-  const temper_io* io = is_output ? &m->chosen->outputs[index] : &m->chosen->inputs[index];
+  *io = is_output ? &m->chosen->outputs[index] : &m->chosen->inputs[index];
+  return TEMPER_OK;
+}
+
+int temper_model_io(const temper_model* m, int is_output, int index, const char** name, int* dtype, int* rank,
+                    const int64_t** shape) {
+  const temper_io* io = NULL;
+  const int code = find_io(m, is_output, index, &io);
+  if (code != TEMPER_OK) return code;
   if (name) *name = io->name;
   if (dtype) *dtype = (int)io->dtype;
   if (rank) *rank = (int)io->rank;
@@ -488,10 +475,19 @@ int temper_model_io(const temper_model* m, int is_output, int index, const char*
   return TEMPER_OK;
 }
 
+int temper_model_io_least(const temper_model* m, int is_output, int index, const int64_t** shape) {
+  const temper_io* io = NULL;
+  const int code = find_io(m, is_output, index, &io);
+  if (code == TEMPER_OK && shape) *shape = io->least ? io->least : io->shape;
+  return code;
+}
+
 static int is_aligned(const temper_model* m, const void* p) { return (uintptr_t)p % m->plan->caller_alignment == 0; }
 
 /* What has no elements may lie nowhere. */
-static int lies(const io_buffer* b, const temper_io* io) { return b->caller || io->bytes == 0; }
+static int lies(const io_buffer* b, const temper_io* io) {
+  return b->caller || io->bytes == 0 || (io->least && b->count == 0);
+}
 
 static int check_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
@@ -506,13 +502,28 @@ static int check_buffers(temper_model* m) {
   return TEMPER_OK;
 }
 
+/* The rows that there are, and zeros behind them: places among them are places of something. */
+static void copy_short(const temper_io* io, const io_buffer* b) {
+  const temper_rows r = temper_rows_of(io);
+  const size_t there = (size_t)(b->count * r.bytes), all = (size_t)(r.most * r.bytes);
+  for (int64_t o = 0; o < r.outer; ++o) {
+    char* to = b->staging + (size_t)o * all;
+    if (there > 0) memcpy(to, b->caller + (size_t)o * there, there);
+    memset(to + there, 0, all - there);
+  }
+}
+
 /* The callers' buffers become those that kernels meet. */
 static void take_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     io_buffer* b = &m->inputs[i];
-    b->current = is_aligned(m, b->caller) ? b->caller : b->staging;
-    if (b->current != b->caller) memcpy(b->current, b->caller, (size_t)v->inputs[i].bytes);
+    const int is_whole = !is_short(&v->inputs[i], b);
+    b->current = is_whole && is_aligned(m, b->caller) ? b->caller : b->staging;
+    if (!is_whole)
+      copy_short(&v->inputs[i], b);
+    else if (b->current != b->caller)
+      memcpy(b->current, b->caller, (size_t)v->inputs[i].bytes);
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
     io_buffer* b = &m->outputs[i];
@@ -528,10 +539,27 @@ static void give_buffers(temper_model* m) {
   }
 }
 
+/* As copy_short. The caller's rows may lie on the device already; staging is never written there, and so is zeros. */
+static int write_short(temper_model* m, int64_t index) {
+  const io_buffer* b = &m->inputs[index];
+  const temper_rows r = temper_rows_of(&m->variant->inputs[index]);
+  const int64_t there = b->count * r.bytes, all = r.most * r.bytes;
+  int code = TEMPER_OK;
+  for (int64_t o = 0; o < r.outer && code == TEMPER_OK; ++o) {
+    code = temper_on_device_write_input(device_of(m), index, o * all, b->caller + o * there, there);
+    if (code == TEMPER_OK)
+      code = temper_on_device_write_input(device_of(m), index, o * all + there, m->staging.data, all - there);
+  }
+  return code;
+}
+
 static int write_to_device(temper_model* m) {
   int code = TEMPER_OK;
   for (int64_t i = 0; i < m->variant->num_inputs && code == TEMPER_OK; ++i) {
-    code = temper_on_device_write_input(device_of(m), i, m->inputs[i].caller);
+    const temper_io* io = &m->variant->inputs[i];
+    code = is_short(io, &m->inputs[i])
+               ? write_short(m, i)
+               : temper_on_device_write_input(device_of(m), i, 0, m->inputs[i].caller, io->bytes);
     if (code != TEMPER_OK) fail(m->error, code, "the device does not take input %s", m->variant->inputs[i].name);
   }
   return code == TEMPER_OK ? code : device_failed(m->plan, m->error, code);
@@ -646,7 +674,11 @@ static int run_plain(temper_model* m, const void* const* inputs, void* const* ou
                      temper_step_time* times) {
   if (!enter(m)) return TEMPER_BUSY;
   use(m, m->chosen);
-  for (int64_t i = 0; i < m->variant->num_inputs; ++i) m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
+  for (int64_t i = 0; i < m->variant->num_given; ++i) {
+    const temper_io* io = &m->variant->inputs[i];
+    m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
+    if (io->least) use_count(m, i, io->shape[io->axis]);
+  }
   for (int64_t i = 0; i < m->variant->num_results; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
   return leave(m, run(m, again, times));
 }
@@ -656,50 +688,13 @@ int temper_model_run(temper_model* m, const void* const* inputs, void* const* ou
   return run_plain(m, inputs, outputs, 0, NULL);
 }
 
-/* "type 1 [2, 3]": types are told by ONNX's numbers. */
-static void describe(char* line, size_t size, int64_t dtype, int64_t rank, const int64_t* shape) {
-  size_t used = (size_t)snprintf(line, size, "type %lld [", (long long)dtype);
-  for (int64_t d = 0; d < rank && used < size; ++d)
-    used += (size_t)snprintf(line + used, size - used, d ? ", %lld" : "%lld", (long long)shape[d]);
-  if (used < size) snprintf(line + used, size - used, "]");
-}
-
-static int is_of(const temper_tensor* t, const temper_io* io) {
-  int same = t->dtype == io->dtype && t->rank == io->rank;
-  for (int64_t d = 0; same && d < io->rank; ++d) same = t->shape[d] == io->shape[d];
-  return same;
-}
-
-/* "input x has type 1 [2, 3]; the model takes type 1 [1, 3] or type 1 [4, 3]" */
-static int refuse_input(temper_model* m, int64_t index, const temper_tensor* t) {
-  char given[ERROR_BYTES / 4], taken[ERROR_BYTES / 2];
-  const int64_t rank = t->rank < 0 ? 0 : t->rank > TEMPER_MAX_RANK ? TEMPER_MAX_RANK : t->rank;
-  describe(given, sizeof given, t->dtype, rank, t->shape);
-  size_t used = 0;
-  for (int64_t i = 0; i < m->plan->num_variants && used < sizeof taken; ++i) {
-    const temper_io* io = &m->plan->variants[i].inputs[index];
-    if (i > 0) used += (size_t)snprintf(taken + used, sizeof taken - used, " or ");
-    if (used < sizeof taken) describe(taken + used, sizeof taken - used, io->dtype, io->rank, io->shape);
-    used += strlen(taken + used);
-  }
-  return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %s; the model takes %s",
-              m->plan->variants->inputs[index].name, given, taken);
-}
-
-/* Uses the variant whose inputs have these types and shapes. */
+/* Uses the first variant that takes inputs of these types and shapes. */
 static int use_variant_of(temper_model* m, const temper_tensor* inputs) {
-  const temper_plan* plan = m->plan;
-  const int64_t count = plan->variants->num_inputs;
-  int64_t furthest = 0; /* the first input that no variant takes beside those before it */
-  for (int64_t i = 0; i < plan->num_variants; ++i) {
-    int64_t same = 0;
-    while (same < count && is_of(&inputs[same], &plan->variants[i].inputs[same])) ++same;
-    if (same > furthest) furthest = same;
-    if (same < count) continue;
-    use(m, &plan->variants[i]);
-    return TEMPER_OK;
-  }
-  return refuse_input(m, furthest, &inputs[furthest]);
+  const temper_variant* v = temper_find_variant(m->plan, inputs, m->error, sizeof m->error);
+  if (!v) return TEMPER_INVALID_ARGUMENT;
+  use(m, v);
+  for (int64_t i = 0; i < v->num_given; ++i) use_count(m, i, inputs[i].shape[v->inputs[i].axis]);
+  return TEMPER_OK;
 }
 
 /* Says what the output needs; whether there is room for it. */
@@ -711,16 +706,17 @@ static int fits(const temper_io* io, temper_tensor* t) {
 }
 
 static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
-  if ((!inputs && m->chosen->num_inputs > 0) || (!outputs && m->chosen->num_results > 0))
+  if ((!inputs && m->chosen->num_given > 0) || (!outputs && m->chosen->num_results > 0))
     return fail(m->error, TEMPER_INVALID_ARGUMENT, "there are no inputs, or no outputs");
   const int code = use_variant_of(m, inputs);
   if (code != TEMPER_OK) return code;
   const temper_variant* v = m->variant;
-  for (int64_t i = 0; i < v->num_inputs; ++i) {
+  for (int64_t i = 0; i < v->num_given; ++i) {
     const temper_io* io = &v->inputs[i];
-    if (inputs[i].bytes < io->bytes) {
+    const int64_t bytes = temper_rows_bytes(io, m->inputs[i].count);
+    if (inputs[i].bytes < bytes) {
       return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %lld bytes; its shape needs %lld", io->name,
-                  (long long)inputs[i].bytes, (long long)io->bytes);
+                  (long long)inputs[i].bytes, (long long)bytes);
     }
     m->inputs[i].caller = inputs[i].data;
   }

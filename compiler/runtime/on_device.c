@@ -120,9 +120,8 @@ void temper_on_device_destroy(temper_on_device* d) {
   free(d);
 }
 
-int temper_on_device_write_input(temper_on_device* d, int64_t index, const void* from) {
-  const int64_t bytes = d->variant->inputs[index].bytes;
-  return bytes > 0 ? d->api->write(d->inputs[index], 0, from, bytes) : 0;
+int temper_on_device_write_input(temper_on_device* d, int64_t index, int64_t offset, const void* from, int64_t bytes) {
+  return bytes > 0 ? d->api->write(d->inputs[index], offset, from, bytes) : 0;
 }
 
 int temper_on_device_run_step(temper_on_device* d, int64_t index) {

@@ -23,7 +23,7 @@ temper_on_device* temper_on_device_create(const temper_device* api, const temper
 void temper_on_device_destroy(temper_on_device* d); /* NULL is allowed; no run may be under way */
 
 /* These return 0, or the TEMPER_* that ends the run. */
-int temper_on_device_write_input(temper_on_device* d, int64_t index, const void* from);
+int temper_on_device_write_input(temper_on_device* d, int64_t index, int64_t offset, const void* from, int64_t bytes);
 int temper_on_device_run_step(temper_on_device* d, int64_t index); /* may return before the step is done */
 /* The step, to its end, and its nanoseconds by the device's clock. */
 int temper_on_device_time_step(temper_on_device* d, int64_t index, int64_t* ns);

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 7
+#define TEMPER_PLAN_VERSION 8
 
 /* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
@@ -63,10 +63,10 @@ typedef struct temper_io {
   int64_t rank;
   const int64_t* shape; /* the largest that there is room for */
   int64_t bytes;        /* of the dense array of that shape */
-  /* The smallest shape that the variant takes; NULL: no other than `shape`. Not used yet. */
+  /* Of an input of which a run may have less along `axis`: the smallest shape; else NULL. */
   const int64_t* least;
-  /* Of an output whose extent along `axis` only the run knows: the output that is the extent, an i64. -1: its extents
-   * are those of `shape`. */
+  /* Of such an input, the input that is the extent, an i64; of an output whose extent along `axis` only the run knows,
+   * the output that is. -1: the extents are those of `shape`. */
   int64_t told_by;
   int64_t axis;
 } temper_io;
@@ -75,6 +75,7 @@ typedef struct temper_io {
 typedef struct temper_variant {
   int64_t num_inputs;
   const temper_io* inputs;
+  int64_t num_given; /* inputs that callers give: the first ones; the others are extents of theirs */
   int64_t num_outputs;
   const temper_io* outputs;
   int64_t num_results; /* outputs that callers see: the first ones; the others tell extents */

@@ -60,9 +60,9 @@ TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_
  * weights, threads and activations. */
 TEMPER_API int temper_model_variant_count(const temper_model* model);
 
-/* Chooses the variant that functions without shapes speak of: temper_model_io, _run, _step_count and _run_timed. It is
- * variant 0 to begin with, the shapes that were named first. temper_model_run_shaped needs no choice, and changes none.
- */
+/* Chooses the variant, 0 at first, that functions without shapes speak of: temper_model_io, _run, _step_count and
+ * _run_timed. temper_model_run_shaped needs no choice, and changes none. TEMPER_BUSY: in a run. No other thread may ask
+ * temper_model_io meanwhile. */
 TEMPER_API int temper_model_choose_variant(temper_model* model, int variant);
 
 TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);
@@ -73,6 +73,11 @@ TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);
 TEMPER_API int temper_model_io(const temper_model* model, int is_output, int index, const char** name, int* dtype,
                                int* rank, const int64_t** shape);
 
+/* The smallest shape that a run of the variant may have; `temper_model_io` has the largest. They differ along a
+ * dimension of an input that was compiled for a range of lengths. Of an output it is the largest, too: what a run gives
+ * of it depends on the inputs. */
+TEMPER_API int temper_model_io_least(const temper_model* model, int is_output, int index, const int64_t** shape);
+
 /* Runs the model. The caller owns the buffers: dense, row-major, in the order of temper_model_io. Outputs overlap
  * neither inputs nor each other. The model keeps no pointer after the call. Buffers that are aligned as the manifest's
  * caller_alignment says (16 bytes on CPUs with AVX, at most 64) are used in place, others are copied; a package for
@@ -81,11 +86,12 @@ TEMPER_API int temper_model_io(const temper_model* model, int is_output, int ind
 TEMPER_API int temper_model_run(temper_model* model, const void* const* inputs, void* const* outputs);
 
 /* Runs the model like temper_model_run, for a caller who states the inputs' shapes and wants to know the outputs'. The
- * variant is that of these shapes. The caller fills in all fields of `inputs`; the run only reads them. In `outputs`
- * the caller fills in `data` and `bytes`, and the run fills in dtype, rank and shape. The shape of some outputs depends
- * on the inputs' values, such as of boxes that were found: temper_model_io has the largest, which there must be room
- * for, and the elements lie dense at the front. TEMPER_INVALID_ARGUMENT: the model does not take such inputs, and the
- * line says what it takes. TEMPER_NO_ROOM: nothing has run, and the outputs say what they need. */
+ * variant is the first that takes these shapes. The caller fills in all fields of `inputs`; the run only reads them. In
+ * `outputs` the caller fills in `data` and `bytes`, and the run fills in dtype, rank and shape. The shape of some
+ * outputs depends on the inputs' values, such as of boxes that were found, or on how much of a range there is:
+ * temper_model_io has the largest, which there must be room for, and the elements lie dense at the front.
+ * TEMPER_INVALID_ARGUMENT: the model does not take such inputs, and the line says what it takes. TEMPER_NO_ROOM:
+ * nothing has run, and the outputs say what they need. */
 TEMPER_API int temper_model_run_shaped(temper_model* model, const temper_tensor* inputs, temper_tensor* outputs);
 
 /* For profilers: the number of steps of a run. manifest.json lists them in order as `steps`. */

@@ -51,12 +51,12 @@ class Port:
     where that is installed, and otherwise of unsigned integers with the same bits, which are taken in either case.
     Elements of less than a byte are packed, the first in the low bits, in a flat array of uint8. `extents` are the
     model's own. The shape of an output may depend on the inputs' values, as of boxes that are found: `shape` is then the
-    largest.
+    largest. An input of a range of lengths takes what lies between `least` and `shape`.
     """
 
-    __slots__ = ("name", "type", "onnx_type", "onnx_number", "extents", "shape", "dtype", "bytes", "_bits_of")
+    __slots__ = ("name", "type", "onnx_type", "onnx_number", "extents", "shape", "least", "dtype", "bytes", "_bits_of")
 
-    def __init__(self, name: str, onnx: int, shape: Sequence[int]):
+    def __init__(self, name: str, onnx: int, shape: Sequence[int], least: Sequence[int] | None = None):
         self.name, self.onnx_number = name, onnx
         self.type, self.onnx_type, bits, plain, extended = _TYPES[onnx]
         self.dtype: np.dtype[Any] = np.dtype(plain)
@@ -72,13 +72,24 @@ class Port:
                 pass
         if bits < 8:
             self.shape = ((math.prod(self.shape) * bits + 7) // 8,)
+        self.least: tuple[int, ...] = self.shape if least is None or bits < 8 else tuple(least)
         self.bytes = math.prod(self.shape) * self.dtype.itemsize
 
     def takes(self, array: npt.NDArray[Any]) -> bool:
-        return array.shape == self.shape and (array.dtype == self.dtype or array.dtype == self._bits_of)
+        if array.shape != self.shape and not self._spans(array.shape):
+            return False
+        return array.dtype == self.dtype or array.dtype == self._bits_of
+
+    def _spans(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == len(self.shape) and all(
+            least <= extent <= most for least, extent, most in zip(self.least, shape, self.shape))
+
+    def describe(self) -> str:
+        extents = (f"{most}" if least == most else f"{least}..{most}" for least, most in zip(self.least, self.shape))
+        return f"[{', '.join(extents)}]"
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype.name} {list(self.shape)}"
+        return f"{self.name}: {self.dtype.name} {self.describe()}"
 
 
 def empty(shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:

@@ -78,19 +78,23 @@ def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
     return result
 
 
-Dims = Mapping[str, "int | Sequence[int]"]
-"""Lengths of dimensions by their names in the model; several lengths are several variants."""
+Dims = Mapping[str, "int | str | Sequence[int | str]"]
+"""Lengths of dimensions by their names in the model; several lengths are several variants, "1..8" is a range."""
+
+
+def _length(length: Any) -> str:
+    return length if isinstance(length, str) else str(operator.index(length))
 
 
 def _dim_flags(dims: Dims | None) -> list[str]:
     result = []
     for name, extent in _items("dims", dims, "dimensions to lengths"):
-        lengths = extent if isinstance(extent, (list, tuple)) else (extent,)
         try:
-            result.append(f"--dim={name}={','.join(str(operator.index(length)) for length in lengths)}")
+            lengths = tuple(extent) if hasattr(extent, "__iter__") and not isinstance(extent, str) else (extent,)
+            result.append(f"--dim={name}={','.join(map(_length, lengths))}")
         except TypeError:
             raise _errors.InvalidArgumentError(
-                f"the length of {name} is {extent!r}, not a whole number or a list of them") from None
+                f"the length of {name} is {extent!r}, not a whole number, a range or a list of them") from None
     return result
 
 

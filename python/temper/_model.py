@@ -8,7 +8,7 @@ import operator
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ class Variant:
         self.inputs, self.outputs, self.name = inputs, outputs, name
         self.varies = varies
         """By output: whether it has as many elements as the run finds."""
+        self.ranges = any(port.least != port.shape for port in inputs)
         self.results = [Recycled(port) for port in outputs]
 
     def takes(self, arrays: Sequence[Array]) -> bool:
@@ -77,7 +78,11 @@ class Model:
         weakref.finalize(self, _destroy, library, handle, os.getpid()).atexit = False
         self._library, self._handle, self._process = library, handle, os.getpid()
         self._on_gpu = on_gpu if str(self.manifest.get("target")).startswith("cuda") else _nowhere
-        self.variants = tuple(self._variant(index) for index in range(library.variant_count(handle)))
+        count, told = library.variant_count(handle), self.manifest.get("variants", [self.manifest])
+        if len(told) != count:
+            raise _errors.PackageError(f"{package.path}/manifest.json is damaged: the library has {count} variants")
+        self.variants = tuple(self._variant(index, told[index]) for index in range(count))
+        self._check_told_apart()
         self.inputs, self.outputs = self.variants[0].inputs, self.variants[0].outputs
         self._alignment = int(self.manifest.get("caller_alignment", ALIGNMENT))
         self._input_pointers = ctypes.c_void_p * len(self.inputs)
@@ -132,14 +137,12 @@ class Model:
         pointers, copies, kept = [], 0, []
         arrays = [value if type(value) is np.ndarray else self._memory(value, f"input {port.name}")[0]
                   for port, value in zip(self.inputs, inputs)]
-        variant = self.variants[0]
-        if len(self.variants) > 1:
-            variant = next((one for one in self.variants if one.takes(arrays)), variant)
+        variant = next((one for one in self.variants if one.takes(arrays)), None)
+        if variant is None:
+            self._refuse_inputs(arrays)
         for port, array in zip(variant.inputs, arrays):
-            if not port.takes(array):
-                self._refuse("input", port, array)
             if not array.flags.c_contiguous:
-                whole = empty(port.shape, array.dtype)
+                whole = empty(array.shape, array.dtype)
                 np.copyto(whole, array)
                 array, copies = whole, copies + 1
             pointer = address(array)
@@ -158,8 +161,8 @@ class Model:
             results.append(result)
         if any(place is not None for place in places):
             self._check_apart(variant, pointers, targets)
-        if len(self.variants) > 1 or any(variant.varies):
-            code = self._run_shaped(variant, pointers, targets, results)
+        if len(self.variants) > 1 or variant.ranges or any(variant.varies):
+            code = self._run_shaped(variant, kept, pointers, targets, results)
         else:
             code = self._library.run(self._handle, self._input_pointers(*pointers), self._output_pointers(*targets))
         if code == _BUSY:  # the line is that of the thread inside
@@ -169,13 +172,18 @@ class Model:
         self.copies += copies
         return results
 
-    def _run_shaped(self, variant: Variant, pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
+    def _run_shaped(self, variant: Variant, arrays: Sequence[Array], pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
         """Runs the variant of these shapes, and cuts results to the extents that the run tells: their elements lie at the
         front."""
+        shapes = [array.shape if port.shape == port.extents else port.extents
+                  for port, array in zip(variant.inputs, arrays)]
         tensors = [
-            (Tensor * len(ports))(*(Tensor(at, port.bytes, port.onnx_number, len(port.extents), port.extents)
-                                    for at, port in zip(places, ports)))
-            for places, ports in ((pointers, variant.inputs), (targets, variant.outputs))
+            (Tensor * len(ports))(*(Tensor(at, size, port.onnx_number, len(port.extents), extents)
+                                    for at, size, port, extents in zip(places, sizes, ports, all_extents)))
+            for places, sizes, ports, all_extents in (
+                (pointers, [array.nbytes for array in arrays], variant.inputs, shapes),
+                (targets, [port.bytes for port in variant.outputs], variant.outputs,
+                 [port.extents for port in variant.outputs]))
         ]
         code: int = self._library.run_shaped(self._handle, *tensors)
         for at, tensor in enumerate(tensors[1] if code == 0 else ()):
@@ -209,17 +217,22 @@ class Model:
             if any(begin < other_end and other_begin < end for other_begin, other_end in ranges[:at] + others):
                 raise _errors.InputError(f"the array for output {self.outputs[at].name} overlaps another one")
 
-    def _refuse(self, kind: str, port: Port, array: Array) -> None:
+    def _refuse(self, kind: str, port: Port, array: Array, shapes: Sequence[str] = ()) -> NoReturn:
         wants = "takes" if kind == "input" else "gives"
         order = "" if array.dtype.isnative else " of another byte order"
-        shapes = [list(port.shape)]
-        if kind == "input":
-            at = [one.name for one in self.inputs].index(port.name)
-            for variant in self.variants:
-                if list(variant.inputs[at].shape) not in shapes:
-                    shapes.append(list(variant.inputs[at].shape))
+        shapes = shapes or [port.describe()]
         raise _errors.InputError(f"{kind} {port.name} has {array.dtype.name} {list(array.shape)}{order}; the model {wants} "
-                                 f"{port.dtype.name} {' or '.join(map(str, shapes))}")
+                                 f"{port.dtype.name} {' or '.join(dict.fromkeys(shapes))}")
+
+    def _refuse_inputs(self, arrays: Sequence[Array]) -> NoReturn:
+        """Names the first input that no variant takes beside those before it."""
+        left: Sequence[Variant] = self.variants
+        for at, array in enumerate(arrays):
+            takes = [variant for variant in left if variant.inputs[at].takes(array)]
+            if not takes:
+                self._refuse("input", left[0].inputs[at], array, [variant.inputs[at].describe() for variant in left])
+            left = takes
+        raise AssertionError("a variant takes them")
 
     def _takes(self) -> str:
         return f"the model takes {', '.join(map(repr, self.inputs)) or 'none'}"
@@ -235,9 +248,15 @@ class Model:
             raise _errors.InputError(f"the model has no {kind} {unknown}; there are: {names}")
         return ordered
 
-    def _variant(self, index: int) -> Variant:
+    def _check_told_apart(self) -> None:
+        """Elements of less than a byte are in flat arrays, which do not say their shapes."""
+        for ports in zip(*(variant.inputs for variant in self.variants)):
+            if any(port.shape != port.extents for port in ports) and len({port.extents for port in ports}) > 1:
+                raise _errors.UnsupportedError(f"input {ports[0].name} has numbers of less than a byte: Python takes one "
+                                               "length of it")
+
+    def _variant(self, index: int, told: dict[str, Any]) -> Variant:
         self._library.choose_variant(self._handle, index)  # for what follows; runs go by shapes where there are several
-        told = self.manifest.get("variants", [self.manifest])[index]
         outputs = self._ports(1)
         varies = [output.get("varies") is not None for output in told.get("outputs", ())][: len(outputs)]
         varies += [False] * (len(outputs) - len(varies))
@@ -245,12 +264,14 @@ class Model:
 
     def _ports(self, is_output: int) -> tuple[Port, ...]:
         name, onnx, rank = ctypes.c_char_p(), ctypes.c_int(), ctypes.c_int()
-        shape = ctypes.POINTER(ctypes.c_int64)()
+        shape, least = ctypes.POINTER(ctypes.c_int64)(), ctypes.POINTER(ctypes.c_int64)()
         ports = []
         for index in range(self._library.io_count(self._handle, is_output)):
             self._library.io(self._handle, is_output, index, ctypes.byref(name), ctypes.byref(onnx),
                              ctypes.byref(rank), ctypes.byref(shape))
-            ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value]))
+            self._library.io_least(self._handle, is_output, index, ctypes.byref(least))
+            ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value],
+                              least[: rank.value]))
         return tuple(ports)
 
 

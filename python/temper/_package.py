@@ -47,6 +47,7 @@ class Library:
         self.io_count = function("io_count", number, pointer, number)
         self.io = function("io", number, pointer, number, number, place(ctypes.c_char_p), place(number), place(number),
                            place(place(ctypes.c_int64)))
+        self.io_least = function("io_least", number, pointer, number, number, place(place(ctypes.c_int64)))
         self.run = function("run", number, pointer, pointer, pointer)
         self.run_shaped = function("run_shaped", number, pointer, pointer, pointer)
         self.destroy = function("destroy", None, pointer)
@@ -113,6 +114,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
                            "compile the model again")
     if not isinstance(manifest.get("library"), str) or not isinstance(manifest.get("prefix"), str):
         raise PackageError(f"{path}/manifest.json is damaged: it says no library or no prefix")
+    variants = manifest.get("variants", [manifest])
+    if not isinstance(variants, list) or not variants or not all(
+            isinstance(one, dict) and isinstance(one.get("outputs", []), list) for one in variants):
+        raise PackageError(f"{path}/manifest.json is damaged: its variants are none")
     return manifest
 
 

@@ -29,7 +29,8 @@ class NodeArg:
 def _nodes(variants: Sequence[Sequence[Port]]) -> list[NodeArg]:
     nodes = []
     for ports in zip(*variants):
-        shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*(port.shape for port in ports))]
+        shapes = [shape for port in ports for shape in (port.shape, port.least)]
+        shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes)]
         nodes.append(NodeArg(ports[0].name, shape, f"tensor({ports[0].onnx_type})"))
     return nodes
 

@@ -76,15 +76,44 @@ def test_a_run_is_of_the_variant_that_takes_its_arrays(tmp_path):
     with pytest.raises(temper.InputError, match=r"input x has float32 \[3, 3, 6\]; the model takes float32 \[1, 3, 6\] or "
                                                 r"\[1, 8, 6\] or \[2, 3, 6\] or \[2, 8, 6\]"):
         model.run(np.zeros((3, 3, 6), np.float32), np.zeros((3, 4), np.float32))
-    with pytest.raises(temper.InputError, match="input b has"):
+    with pytest.raises(temper.InputError, match=r"input b has float32 \[8, 4\]; the model takes float32 \[3, 4\]$"):
         model.run(np.zeros((1, 3, 6), np.float32), np.zeros((8, 4), np.float32))
     with pytest.raises(temper.InputError, match="output y has"):
         model.run(np.zeros((1, 3, 6), np.float32), np.zeros((3, 4), np.float32), out=[np.zeros((1, 8, 4), np.float32)])
     session = temper.InferenceSession(path, dims={"length": [3, 8], "batch": 1}, untuned=True)
     assert session.get_inputs()[0].shape == [1, None, 6] and session.get_outputs()[0].shape == [1, None, 4]
     assert session.run(None, {"x": np.zeros((1, 8, 6), np.float32), "b": np.zeros((8, 4), np.float32)})[0].shape == (1, 8, 4)
-    with pytest.raises(temper.InvalidArgumentError, match="not a whole number or a list"):
-        temper.compile(path, dims={"length": ["3"]})
+    with pytest.raises(temper.InvalidArgumentError, match="not a whole number, a range or a list"):
+        temper.compile(path, dims={"length": [3.5]})
+
+
+def test_a_range_takes_any_length_up_to_the_most(tmp_path):
+    rng = np.random.default_rng(2)
+    weight, bias = rng.standard_normal((6, 4)).astype(np.float32), np.ones(4, np.float32)
+    path = save(tmp_path / "range.onnx", [
+        helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "bias"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"]), helper.make_node("Mul", ["p", "scale"], ["y"]),
+        helper.make_node("Shape", ["x"], ["shape"])],
+        [("x", TensorProto.FLOAT, ("batch", 3, 6)), ("scale", TensorProto.FLOAT, ("batch", 1, 1))],
+        [("y", TensorProto.FLOAT, ("batch", 3, 4)), ("shape", TensorProto.INT64, (3,))], {"w": weight, "bias": bias})
+    model = temper.compile(path, dims={"batch": ["1..2", "3..8"]}, untuned=True)
+    assert [variant.name for variant in model.variants] == ["batch=1..2", "batch=3..8"]
+    assert repr(model.inputs[0]) == "x: float32 [1..2, 3, 6]"
+    for batch in (8, 1, 5, 2, 3, 7, 1):
+        x, scale = rng.standard_normal((batch, 3, 6)).astype(np.float32), rng.random((batch, 1, 1)).astype(np.float32)
+        wanted = np.exp(x @ weight + bias)
+        wanted = wanted / wanted.sum(-1, keepdims=True) * scale
+        y, shape = model.run(x, scale)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-6)
+        assert list(shape) == [batch, 3, 6]
+    with pytest.raises(temper.InputError, match=r"x has float32 \[9, 3, 6\]; the model takes float32 \[1..2, 3, 6\] or "
+                                                r"\[3..8, 3, 6\]"):
+        model.run(np.zeros((9, 3, 6), np.float32), np.zeros((9, 1, 1), np.float32))
+    with pytest.raises(temper.InputError, match="input scale has"):
+        model.run(np.zeros((3, 3, 6), np.float32), np.zeros((4, 1, 1), np.float32))
+    assert temper.InferenceSession(path, dims={"batch": "1..4"}, untuned=True).get_inputs()[0].shape == [None, 3, 6]
+    with pytest.raises(temper.InvalidArgumentError, match="expected NAME=1"):
+        temper.compile(path, dims={"batch": "4..1"})
 
 
 def test_a_model_says_what_it_takes_and_gives(pair_model):

@@ -255,8 +255,10 @@ TEST_F(CliTest, DimensionsByNameAndInputsThatAreConstants) {
     EXPECT_EQ(std::count(failed.out.begin(), failed.out.end(), '\n'), 1) << failed.out;
   };
   fails(" --dim new=3", "or give --dim NAME=N for old");
-  fails(" --dim new=-3", "--dim new=-3: expected NAME=1 or NAME=1,8");
-  fails(" --dim old=0 --dim new=3,", "--dim new=3,: expected NAME=1 or NAME=1,8");
+  fails(" --dim new=-3", "--dim new=-3: expected NAME=1, NAME=1,8 or NAME=1..8");
+  for (const char* range : {"3..1", "..3", "1..", "1...3", "-1..3"})
+    fails(std::string(" --dim old=0 --dim new=") + range, ": expected NAME=1, NAME=1,8 or NAME=1..8");
+  fails(" --dim old=0 --dim new=3,", "--dim new=3,: expected NAME=1, NAME=1,8 or NAME=1..8");
   fails(" --dim old=0 --dim new=3,3", "--dim new has one length twice");
   fails(" --dim old=0 --dim new=3,4 --dim new=3", "--dim is given twice for new");
   fails(" --dim old=0,1,2,3,4,5,6,7 --dim new=1,2,3,4,5,6,7,8,9", "--dim asks for more than 64 variants");
@@ -297,6 +299,22 @@ TEST_F(CliTest, APackageOfSeveralLengthsHasAVariantForEach) {
   ASSERT_EQ(result.code, 0) << result.out;
   ASSERT_EQ(result.Lines().size(), 2u) << result.out;
   EXPECT_EQ(result.Lines()[1]["variant"], "new=5");
+  // A range takes what lies in it; a lock has it too.
+  const std::string lock = dir_ + "/cached.lock";
+  ASSERT_EQ(Temper("lock " + path + " --dim new=1..5 --dim old=0 --value flag=false --untuned -o " + lock).code, 0);
+  result = Temper("compile " + path + " --lock " + lock + " -o " + package);
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_EQ(Manifest("package")["inputs"][1]["least"], (std::vector<int64_t>{1, 4}));
+  for (const int64_t rows : {5, 3, 6}) {
+    onnx::GraphProto tensors;
+    AddTensor(&tensors, "x", {rows, 4});
+    std::ofstream(dir_ + "/x.pb", std::ios::binary) << tensors.initializer(0).SerializeAsString();
+    result = Temper("run --input x=" + dir_ + "/x.pb " + package + " --output-dir " + dir_);
+    EXPECT_EQ(result.code, rows == 6 ? 1 : 0) << result.out;
+    const std::string says = rows == 6 ? "input 'x' is f32[6x4], the model takes f32[1x4] to f32[5x4]"
+                                       : "y.npy: f32[" + std::to_string(rows) + "x4]";
+    EXPECT_NE(result.out.find(says), std::string::npos) << result.out;
+  }
   result = Temper("explain " + path + flags + db);
   EXPECT_EQ(result.code, 1);
   EXPECT_NE(result.out.find("--dim new=3,5: this command takes one length"), std::string::npos) << result.out;

@@ -117,6 +117,54 @@ TEST(OnnxInputs, DimensionsByTheirNamesAndSumsOfThem) {
   EXPECT_TRUE(Named().Import({.shapes = {{"mask", {2, 9}}}, .dims = {{"batch", 2}, {"new", 3}}}).ok());
 }
 
+TEST(OnnxInputs, ARangeIsAnInputBehindTheModelsOwn) {
+  ModelBuilder m(17);
+  m.Input("x", {-1, 6});
+  m.Input("scale", {-1, 1});
+  NameDims(m, 0, {"batch"});
+  NameDims(m, 1, {"batch"});
+  m.Node("Mul", {"x", "scale"}, {"y"});
+  m.Node("ReduceMax", {"y"}, {"largest"});
+  m.Output("y");
+  m.Output("largest");
+  const absl::StatusOr<Graph> g = m.Import({.dims = {{"batch", DimLength(1, 4)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->inputs.size(), 3u);
+  EXPECT_EQ(g->hidden_inputs, 1);
+  ASSERT_EQ(g->input_extents.size(), 2u);
+  EXPECT_EQ(g->input_extents[1].told_by, 2);
+  EXPECT_EQ(g->input_extents[1].least, 1);
+  EXPECT_EQ(g->extents.size(), 1u) << "y has the extent, and its maximum none";
+  // Behind the end is what changes no maximum.
+  NDArray x(DType::kF32, {4, 6}), scale(DType::kF32, {4, 1}), count(DType::kI64, {});
+  for (int64_t i = 0; i < x.size(); ++i) x.Set(i, i < 12 ? -2 : 0);
+  for (int64_t i = 0; i < 4; ++i) scale.Set(i, i < 2 ? 1.5 : 0);
+  count.Set(0, 2);
+  const auto results = RunReference(*g, std::vector<NDArray>{x, scale, count});
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ((*results)[1].At(0), -3);
+  EXPECT_EQ((*results)[2].At(0), 2);
+  // One that is no range is none.
+  EXPECT_EQ(m.Import({.dims = {{"batch", DimLength(4, 4)}}})->hidden_inputs, 0);
+}
+
+TEST(OnnxInputs, RangesThatDoNotFit) {
+  EXPECT_EQ(Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", DimLength(1, 3)}, {"past", 0}}}),
+            "test: input 'ids' has ranges along two dimensions, batch and new: give one of them lengths");
+  EXPECT_EQ(Refused(Named(), {.dims = {{"batch", 2}, {"new", 3}, {"past", DimLength(0, 3)}}}),
+            "test: input 'mask': past + new + 1 is a sum, of which no term may have a range");
+  EXPECT_EQ(
+      Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", 3}, {"past", 0}}, .values = {{"mask", {"1"}}}}),
+      "test: --value mask: its dimension batch has a range");
+  ModelBuilder m(17);
+  m.Input("x", {-1, 6});
+  NameDims(m, 0, {"batch"});
+  m.Floats("one", {4, 6}, std::vector<float>(24, 1));
+  m.Node("Add", {"x", "one"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(Refused(m, {.dims = {{"batch", DimLength(1, 4)}}}), ::testing::HasSubstr("which add must know"));
+}
+
 TEST(OnnxInputs, DimensionsThatDoNotFit) {
   EXPECT_EQ(Refused(Named(), {.dims = {{"new", 3}}}),
             "test: input 'ids' has open dimensions: give --shape ids=D0,3 with numbers in place of D0, D1, ...; "

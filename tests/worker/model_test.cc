@@ -114,7 +114,7 @@ class ModelTest : public testing::Test {
     plan_.caller_alignment = 64;
     promised_output = 64;
     plan_.weight_bytes[TEMPER_MEMORY_HOST] = kBytes;
-    variant_.num_inputs = 1;
+    variant_.num_inputs = variant_.num_given = 1;
     variant_.inputs = inputs_;
     variant_.num_outputs = 3;
     variant_.outputs = outputs_;
@@ -524,6 +524,94 @@ TEST_F(ModelTest, ARunIsOfTheVariantThatTakesItsShapes) {
   EXPECT_EQ(temper_model_run(model_, in, out), TEMPER_OK);
 }
 
+// The rows of x are a range, along either axis; `count` is what kernels see of it.
+TEST_F(ModelTest, AnInputOfARangeIsFilledUpWithZerosAndItsExtentIsAnInput) {
+  for (const int64_t axis : {0, 1}) {
+    static constexpr int64_t kLeast[2][2] = {{1, kShape[1]}, {kShape[0], 0}};
+    const int64_t most = kShape[axis];
+    temper_io inputs[] = {inputs_[0], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+    inputs[0].least = kLeast[axis];
+    inputs[0].told_by = 1;
+    inputs[0].axis = axis;
+    temper_io outputs[] = {outputs_[1], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+    temper_arg copy_x[] = {{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 0, 0}};
+    temper_arg copy_count[] = {{TEMPER_ARG_INPUT, 1, 0}, {TEMPER_ARG_OUTPUT, 1, 0}};
+    temper_step steps[] = {Copy(copy_x), Copy(copy_count)};
+    steps[1].bytes = sizeof(int64_t);
+    const temper_sequence sequence = {2, steps};
+    temper_variant variant = variant_;
+    variant.num_inputs = 2;
+    variant.num_given = 1;
+    variant.inputs = inputs;
+    variant.num_outputs = variant.num_results = 2;
+    variant.outputs = outputs;
+    variant.sequences = &sequence;
+    plan_.variants = &variant;
+    ASSERT_EQ(Create(), TEMPER_OK) << temper_model_error(nullptr);
+    EXPECT_EQ(temper_model_io_count(model_, 0), 1);
+    const int64_t* least = nullptr;
+    ASSERT_EQ(temper_model_io_least(model_, 0, 0, &least), TEMPER_OK);
+    EXPECT_EQ(least[axis], kLeast[axis][axis]);
+
+    alignas(64) float x[kN], y[kN];
+    for (int i = 0; i < kN; ++i) x[i] = static_cast<float>(i + 1);
+    int64_t count = -1;
+    const auto run = [&](int64_t n) {
+      temper_tensor in = {x, kBytes / most * n, 1, 2, {kShape[0], kShape[1]}};
+      in.shape[axis] = n;
+      temper_tensor out[] = {{y, kBytes, 0, 0, {}}, {&count, sizeof count, 0, 0, {}}};
+      return temper_model_run_shaped(model_, &in, out);
+    };
+    for (const int64_t n : {most, kLeast[axis][axis], most - 1, most}) {
+      std::memset(y, 0x55, sizeof y);
+      ASSERT_EQ(run(n), TEMPER_OK) << temper_model_error(model_);
+      EXPECT_EQ(count, n);
+      const int64_t row = axis == 0 ? kShape[1] : 1, outer = axis == 0 ? 1 : kShape[0];
+      for (int64_t o = 0; o < outer; ++o) {
+        for (int64_t i = 0; i < most * row; ++i)
+          ASSERT_EQ(y[o * most * row + i], i < n * row ? x[o * n * row + i] : 0) << axis << " " << n << " " << i;
+      }
+    }
+    EXPECT_EQ(run(most + 1), TEMPER_INVALID_ARGUMENT);
+    EXPECT_EQ(run(kLeast[axis][axis] - 1), TEMPER_INVALID_ARGUMENT);
+    EXPECT_THAT(temper_model_error(model_),
+                HasSubstr(axis == 0 ? "takes type 1 [1..4, 10]" : "takes type 1 [4, 0..10]"));
+    // Without shapes all of it is there.
+    const void* in[] = {x};
+    void* out[] = {y, &count};
+    ASSERT_EQ(temper_model_run(model_, in, out), TEMPER_OK);
+    EXPECT_EQ(count, most);
+    EXPECT_EQ(y[kN - 1], x[kN - 1]);
+    temper_model_destroy(model_);
+    model_ = nullptr;
+  }
+}
+
+TEST_F(ModelTest, InputsOfOneRangeHaveOneExtent) {
+  static constexpr int64_t kLeast[] = {1, kShape[1]};
+  temper_io inputs[] = {Io("a"), Io("b"), {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+  for (int i = 0; i < 2; ++i) inputs[i].least = kLeast, inputs[i].told_by = 2;
+  temper_arg copies[2][2] = {{{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 0, 0}},
+                             {{TEMPER_ARG_INPUT, 1, 0}, {TEMPER_ARG_OUTPUT, 1, 0}}};
+  const temper_step steps[] = {Copy(copies[0]), Copy(copies[1])};
+  const temper_sequence sequence = {2, steps};
+  variant_.num_inputs = 3;
+  variant_.num_given = variant_.num_outputs = variant_.num_results = 2;
+  variant_.inputs = inputs;
+  variant_.sequences = &sequence;
+  ASSERT_EQ(Create(), TEMPER_OK) << temper_model_error(nullptr);
+  alignas(64) float x[2][kN] = {}, y[2][kN];
+  const auto run = [&](int64_t a, int64_t b) {
+    const temper_tensor in[] = {{x[0], kBytes, 1, 2, {a, kShape[1]}}, {x[1], kBytes, 1, 2, {b, kShape[1]}}};
+    temper_tensor out[] = {{y[0], kBytes, 0, 0, {}}, {y[1], kBytes, 0, 0, {}}};
+    return temper_model_run_shaped(model_, in, out);
+  };
+  EXPECT_EQ(run(2, 2), TEMPER_OK);
+  EXPECT_EQ(run(4, 4), TEMPER_OK);
+  EXPECT_EQ(run(2, 3), TEMPER_INVALID_ARGUMENT);
+  EXPECT_THAT(temper_model_error(model_), HasSubstr("input b has type 1 [3, 10]"));
+}
+
 // The formats have a place for what later runtimes do; this one says that it does not.
 TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   const auto refused = [&](const char* what) {
@@ -563,7 +651,7 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   steps_[1].kind = TEMPER_STEP_KERNEL;
   const int64_t least[] = {1, 10};
   inputs_[0].least = least;
-  refused("inputs of several shapes");
+  refused("ranges that no input tells");
   inputs_[0].least = nullptr;
   outputs_[0].least = least;
   refused("outputs of several shapes");

@@ -147,7 +147,7 @@ class OnDeviceTest : public testing::Test {
     std::iota(weights_.begin(), weights_.end(), 2.0f);
     std::iota(x_.begin(), x_.end(), 1.0f);
     std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(weights_.data()), kBytes);
-    variant_.num_inputs = 1;
+    variant_.num_inputs = variant_.num_given = 1;
     variant_.inputs = inputs_;
     variant_.num_outputs = 2;
     variant_.outputs = outputs_;
@@ -244,6 +244,26 @@ TEST_F(OnDeviceTest, VariantsShareTheArenaAndEachIsRecorded) {
   EXPECT_EQ(fake.replays, 4);
   temper_model_destroy(model);
   EXPECT_EQ(fake.forgotten, 2);
+}
+
+TEST_F(OnDeviceTest, AnInputOfARangeIsFilledUpWithZeros) {
+  const int64_t least[] = {1};
+  temper_io inputs[] = {inputs_[0], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+  inputs[0].least = least;
+  inputs[0].told_by = 1;
+  variant_.num_inputs = 2;
+  variant_.inputs = inputs;
+  temper_model* model = nullptr;
+  ASSERT_EQ(Create(&model), TEMPER_OK) << temper_model_error(nullptr);
+  for (const int64_t count : {int64_t{kN}, int64_t{3}, int64_t{kN}}) {
+    std::iota(x_.begin(), x_.end(), 1.0f);
+    const temper_tensor in = {x_.data(), count * static_cast<int64_t>(sizeof(float)), 1, 1, {count}};
+    temper_tensor out[] = {{y_.data(), kBytes, 0, 0, {}}, {z_.data(), kBytes, 0, 0, {}}};
+    ASSERT_EQ(temper_model_run_shaped(model, &in, out), TEMPER_OK) << temper_model_error(model);
+    std::fill(x_.begin() + count, x_.end(), 0.0f);
+    ExpectRight();
+  }
+  temper_model_destroy(model);
 }
 
 TEST_F(OnDeviceTest, TheSecondRunIsRecordedAndReplayedFromThenOn) {

@@ -60,17 +60,22 @@ class PlanModule {
     for (const PlanStep& step : v.steps) steps.push_back(Step(step));
     llvm::Constant* sequence = Struct({Count(steps), Array(steps)});
     const std::vector<llvm::Constant*> inputs = Ios(v.inputs), outputs = Ios(v.outputs);
-    return Struct({Count(inputs), Array(inputs), Count(outputs), Array(outputs), I64(v.num_results), I64(1),
-                   Array({sequence}), InMemory(plan, v.arena_bytes), I64(plan.scratch_threads)});
+    return Struct({Count(inputs), Array(inputs), I64(v.num_given), Count(outputs), Array(outputs), I64(v.num_results),
+                   I64(1), Array({sequence}), InMemory(plan, v.arena_bytes), I64(plan.scratch_threads)});
+  }
+
+  llvm::Constant* Ints(const Shape& shape) {
+    std::vector<llvm::Constant*> items;
+    for (int64_t d : shape) items.push_back(I64(d));
+    return Array(items);
   }
 
   std::vector<llvm::Constant*> Ios(const std::vector<PlanIo>& ios) {
     std::vector<llvm::Constant*> items;
     for (const PlanIo& io : ios) {
-      std::vector<llvm::Constant*> shape;
-      for (int64_t d : io.shape) shape.push_back(I64(d));
-      items.push_back(Struct({String(io.name), I64(Info(io.dtype).onnx), Count(shape), Array(shape),
-                              I64(BytesOf(io.dtype, NumElements(io.shape))), Null(), I64(io.told_by), I64(io.axis)}));
+      items.push_back(
+          Struct({String(io.name), I64(Info(io.dtype).onnx), I64(std::ssize(io.shape)), Ints(io.shape),
+                  I64(BytesOf(io.dtype, NumElements(io.shape))), Ints(io.least), I64(io.told_by), I64(io.axis)}));
     }
     return items;
   }

@@ -93,11 +93,35 @@ class Importer {
         return absl::InvalidArgumentError(absl::StrCat("input '", input.name(), "': ", std::string(size.message())));
       const ValueId v = graph_.AddValue({input.name(), {*dtype, shape, {}}, std::nullopt, false});
       graph_.inputs.push_back(v);
+      TEMPER_RETURN_IF_ERROR(SetRange(options, input, v));
       // What has no elements is known without being read.
       const bool empty = NumElements(shape) == 0;
       context_.Bind(input.name(), empty ? context_.Constant(NDArray(*dtype, std::move(shape))) : v);
     }
+    for (InputExtent& e : graph_.input_extents) e.told_by += static_cast<int>(graph_.inputs.size());
+    graph_.hidden_inputs = static_cast<int>(extents_.size());
+    for (const auto& [dimension, extent] : extents_) graph_.inputs.push_back(extent);
     return options.Finish();
+  }
+
+  // Inputs with one range have one extent, an input behind the model's own.
+  absl::Status SetRange(const InputOptions& options, const onnx::ValueInfoProto& input, ValueId v) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<InputOptions::Range> range, options.RangeOf(input));
+    if (!range.has_value()) return absl::OkStatus();
+    if (IsPacked(graph_.values[v].type.dtype)) {
+      return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has numbers of less than a byte: give ",
+                                                   range->dimension, " a length"));
+    }
+    auto known = std::ranges::find(extents_, range->dimension, &std::pair<std::string, ValueId>::first);
+    if (known == extents_.end()) {
+      const std::string name = absl::StrCat("length of ", range->dimension);
+      known = extents_.insert(known,
+                              {range->dimension, graph_.AddValue({name, {DType::kI64, {}, {}}, std::nullopt, false})});
+    }
+    const int told_by = static_cast<int>(known - extents_.begin());  // counted from the hidden inputs' first
+    graph_.input_extents.push_back({static_cast<int>(graph_.inputs.size()) - 1, range->axis, told_by, range->least});
+    context_.SetVarying(v, {range->axis, known->second});
+    return absl::OkStatus();
   }
 
   absl::Status AddOutputs() {
@@ -156,6 +180,7 @@ class Importer {
   const ImportOptions& options_;
   Graph graph_;
   Context context_;
+  std::vector<std::pair<std::string, ValueId>> extents_;  // by dimension, of those with ranges
 };
 
 // Weights are copied once, from the file to where they stay.

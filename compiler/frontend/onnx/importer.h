@@ -7,9 +7,17 @@
 
 namespace temper {
 
+// The length of a dimension, or a range: the graph is of the most, and each run has as many as it likes.
+struct DimLength {
+  DimLength(int64_t length) : least(length), most(length) {}  // NOLINT: a number is a length
+  DimLength(int64_t least, int64_t most) : least(least), most(most) {}
+  bool operator==(const DimLength&) const = default;
+  int64_t least, most;
+};
+
 struct ImportOptions {
-  std::map<std::string, Shape> shapes;       // fixes inputs by name (--shape NAME=1,3,224,224)
-  std::map<std::string, int64_t> dims = {};  // fixes dimensions by the names that the model gives them (--dim NAME=1)
+  std::map<std::string, Shape> shapes;         // fixes inputs by name (--shape NAME=1,3,224,224)
+  std::map<std::string, DimLength> dims = {};  // fixes dimensions by the names that the model gives them (--dim NAME=1)
   // Makes inputs constants, which the graph then does not have as inputs (--value NAME=true). Numbers, or truths.
   std::map<std::string, std::vector<std::string>> values = {};
 };

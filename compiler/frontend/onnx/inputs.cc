@@ -47,7 +47,7 @@ std::string Only(const std::string& what, const auto& names) {
 std::optional<int64_t> InputOptions::ByName(const std::string& dimension, std::set<std::string>& open) {
   const auto fixed = [&](const std::string& name) -> std::optional<int64_t> {
     const auto given = options_.dims.find(name);
-    return given == options_.dims.end() ? std::nullopt : std::optional<int64_t>(given->second);
+    return given == options_.dims.end() ? std::nullopt : std::optional<int64_t>(given->second.most);
   };
   if (const std::optional<int64_t> whole = fixed(dimension)) {
     dimensions_.insert(dimension);
@@ -100,6 +100,37 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> InputOptions::Extents(const 
   return extents;
 }
 
+absl::StatusOr<std::optional<InputOptions::Range>> InputOptions::RangeOf(const onnx::ValueInfoProto& input) const {
+  std::optional<Range> found;
+  if (options_.shapes.contains(input.name())) return found;
+  const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    if (shape.dim(i).has_dim_value()) continue;
+    const std::string& dimension = shape.dim(i).dim_param();
+    for (const auto& [name, length] : options_.dims) {
+      if (length.least == length.most) continue;
+      if (dimension != name) {
+        if (options_.dims.contains(dimension)) continue;
+        const std::vector<std::string> terms = absl::StrSplit(dimension, '+');
+        if (terms.size() < 2 || std::ranges::none_of(terms, [&](const std::string& term) {
+              return absl::StripAsciiWhitespace(term) == name;
+            })) {
+          continue;
+        }
+        return absl::UnimplementedError(
+            absl::StrCat("input '", input.name(), "': ", dimension, " is a sum, of which no term may have a range"));
+      }
+      if (found.has_value()) {
+        return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has ranges along two dimensions, ",
+                                                     found->dimension, " and ", dimension,
+                                                     ": give one of them lengths"));
+      }
+      found = Range{i, dimension, length.least};
+    }
+  }
+  return found;
+}
+
 absl::StatusOr<Shape> InputOptions::ShapeOf(const onnx::ValueInfoProto& input) {
   const std::string& name = input.name();
   inputs_.push_back(name);
@@ -131,6 +162,11 @@ absl::StatusOr<std::optional<NDArray>> InputOptions::ValueOf(const onnx::ValueIn
   inputs_.push_back(input.name());
   const auto count = static_cast<int64_t>(given->second.size());
   const onnx::TypeProto::Tensor& type = input.type().tensor_type();
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<Range> range, RangeOf(input));
+  if (range.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--value ", input.name(), ": its dimension ", range->dimension, " has a range"));
+  }
   Shape shape = {count};
   if (type.has_shape()) {
     TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input));

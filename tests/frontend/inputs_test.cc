@@ -148,6 +148,59 @@ TEST(OnnxInputs, ARangeIsAnInputBehindTheModelsOwn) {
   EXPECT_EQ(m.Import({.dims = {{"batch", DimLength(4, 4)}}})->hidden_inputs, 0);
 }
 
+// As models flatten images: the rest of a shape is numbers, also where its first one is a range.
+TEST(OnnxInputs, PartsOfAShapeThatAreKnownAreComputedWith) {
+  ModelBuilder m(17);
+  m.Input("x", {-1, 6, 4});
+  NameDims(m, 0, {"batch"});
+  m.Ints("zero", {0});
+  m.Ints("two", {2});
+  m.Ints("minus", {-1});
+  ModelBuilder::SetInt(m.Node("Shape", {"x"}, {"shape"}), "start", 0);
+  m.Node("Gather", {"shape", "zero"}, {"batch"});
+  m.Node("Gather", {"shape", "two"}, {"last"});
+  m.Node("Div", {"last", "two"}, {"half"});
+  m.Node("Concat", {"batch", "minus", "half"}, {"flat"}).add_attribute()->CopyFrom([] {
+    onnx::AttributeProto axis;
+    axis.set_name("axis");
+    axis.set_type(onnx::AttributeProto::INT);
+    return axis;
+  }());
+  m.Node("Reshape", {"x", "flat"}, {"y"});
+  m.Output("y");
+  const absl::StatusOr<Graph> g = m.Import({.dims = {{"batch", DimLength(1, 4)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{4, 12, 2}));
+  EXPECT_EQ(g->extents.size(), 1u);
+}
+
+// As attention folds its heads into the batch.
+TEST(OnnxInputs, ARangeTimesANumberIsAnExtent) {
+  ModelBuilder m(17);
+  m.Input("x", {-1, 6, 8});
+  NameDims(m, 0, {"batch"});
+  m.Ints("zero", {0});
+  m.Ints("heads", {2});
+  m.Ints("rest", {6, 4});
+  m.Node("Shape", {"x"}, {"shape"});
+  m.Node("Gather", {"shape", "zero"}, {"batch"});
+  m.Node("Mul", {"batch", "heads"}, {"folded"});
+  ModelBuilder::SetInt(m.Node("Concat", {"folded", "rest"}, {"first"}), "axis", 0);
+  m.Node("Reshape", {"x", "first"}, {"y"});
+  m.Output("y");
+  m.Output("folded");
+  const absl::StatusOr<Graph> g = m.Import({.dims = {{"batch", DimLength(1, 4)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{8, 6, 4}));
+  ASSERT_EQ(g->extents.size(), 1u);
+  NDArray x(DType::kF32, {4, 6, 8}), count(DType::kI64, {});
+  count.Set(0, 3);
+  const auto results = RunReference(*g, std::vector<NDArray>{x, count});
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ((*results)[1].At(0), 6);
+  EXPECT_EQ((*results)[static_cast<size_t>(g->extents[0].told_by)].At(0), 6);
+}
+
 TEST(OnnxInputs, RangesThatDoNotFit) {
   EXPECT_EQ(Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", DimLength(1, 3)}, {"past", 0}}}),
             "test: input 'ids' has ranges along two dimensions, batch and new: give one of them lengths");

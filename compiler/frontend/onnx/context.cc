@@ -146,6 +146,7 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
     g_.values[v].is_constant = true;
     return v;
   }
+  if (!known && KnowExtents(v)) return v;
   if (!known || !IsSmall(TypeOf(v))) return v;
   if (computed_bytes_ > kMostComputed) {
     // The passes compute it, which see what is used and what is there twice; but they must not unroll a loop's results.
@@ -160,6 +161,18 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
   TEMPER_ASSIGN_OR_RETURN(g_.values[v].constant, FindOp(node.op)->reference(node.attrs, args, TypeOf(v)));
   g_.values[v].is_constant = true;
   return v;
+}
+
+bool Context::KnowExtents(ValueId v) {
+  if (g_.nodes.back().op != "slice" || TypeOf(v).dtype != DType::kI64 || Rank(v) != 1) return false;
+  const absl::StatusOr<Dims> dims = DimsOf(*this, v, "a shape");
+  if (!dims.ok() || dims->varying.has_value()) return false;
+  g_.nodes.pop_back();
+  NDArray known(DType::kI64, ShapeOf(v));
+  std::ranges::copy(dims->most, known.as<int64_t>().begin());
+  g_.values[v].constant = std::move(known);
+  g_.values[v].is_constant = true;
+  return true;
 }
 
 bool Context::Vary(const std::vector<ValueId>& values) const {

@@ -143,6 +143,8 @@ class Context {
   std::vector<Names> scopes_ = std::vector<Names>(1);
   std::string node_name_;
   bool Vary(const std::vector<ValueId>& values) const;  // any of them
+  // Makes a constant of the value of the latest node, where that is a part of a shape and the part does not vary.
+  bool KnowExtents(ValueId v);
   absl::StatusOr<ValueId> CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs);
 
   std::map<ValueId, Varying> varying_;

@@ -223,10 +223,14 @@ class Rule {
     return *At(0);
   }
 
-  // Rows of the first operand, columns of the second, or matrices of either where the other has one for all.
+  // Rows of the first operand, columns of the second, or matrices of either where the other has one for all or as many.
   Result Multiplied() const {
     const size_t with = At(0) != nullptr ? 0 : 1;
-    if (with == 0 && At(1) != nullptr) return Refused(node_.op);
+    if (with == 0 && At(1) != nullptr) {
+      const int64_t first = At(0)->axis - std::ssize(ShapeAt(0)), second = At(1)->axis - std::ssize(ShapeAt(1));
+      if (first != second || first >= -2 || At(0)->extent != At(1)->extent) return Refused(node_.op);
+      return Varying{std::ssize(result_) + first, At(0)->extent};
+    }
     const Varying v = *At(with);
     const int64_t rank = std::ssize(ShapeAt(with)), from_back = v.axis - rank, result = std::ssize(result_);
     const bool transposed = node_.attrs.Int(with == 0 ? "trans_a" : "trans_b", 0) != 0;
@@ -268,6 +272,7 @@ class Reader {
     if (found.op == "concat") return Joined(found);
     if (found.op == "where") return Chosen(found);
     if (found.op == "add") return Added(found);
+    if (found.op == "mul" || found.op == "div") return Scaled(found);
     return Unknown();
   }
 
@@ -275,6 +280,8 @@ class Reader {
   static bool HoldsExtents(DType dtype) {
     return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kF32 || dtype == DType::kF64;
   }
+  static constexpr int64_t kMostExtent = int64_t{1} << 40;
+
   absl::Status Unknown() const {
     return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
   }
@@ -322,6 +329,22 @@ class Reader {
       if (zeros) return Read(other);
     }
     return Unknown();
+  }
+
+  // One extent times a number, such as of heads, or divided by one.
+  absl::StatusOr<Dims> Scaled(const Node& node) {
+    const bool multiplies = node.op == "mul";
+    const size_t at = multiplies && c_.Known(node.inputs[0]) != nullptr ? 0 : 1;
+    const NDArray* number = c_.Known(node.inputs[at]);
+    if (number == nullptr || number->size() != 1 || IsFloat(number->dtype()) || number->At(0) < 1) return Unknown();
+    const auto by = static_cast<int64_t>(number->At(0));
+    TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(node.inputs[1 - at]));
+    if (dims.most.size() != 1 || !dims.varying.has_value() || (multiplies && dims.most[0] > kMostExtent / by))
+      return Unknown();
+    dims.most[0] = multiplies ? dims.most[0] * by : dims.most[0] / by;
+    const int64_t factor = multiplies ? by : 1, divisor = multiplies ? 1 : by;
+    TEMPER_ASSIGN_OR_RETURN(dims.varying->extent, ScaledExtent(c_, dims.varying->extent, factor, divisor));
+    return dims;
   }
 
   absl::StatusOr<Dims> Part(const Node& node) {

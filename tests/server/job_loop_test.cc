@@ -204,6 +204,23 @@ TEST(JobLoop, ARacesLoserIsNeverBest) {
   EXPECT_EQ(sim.Finalists().begin()->second, std::vector<std::string>{default_config});
 }
 
+// As on a machine so slow that a sample takes all of a trial's time.
+TEST(JobLoop, FinalsDecideWhereNoTrialHasSamplesEnough) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 10;
+  sim.samples_ = 1;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->verdict().ok()) << sim.loop_->verdict();
+  EXPECT_GT(sim.loop_->task(0).best_s, 0);
+  const auto choice = DefaultChoice(sim.tasks_[0].workload, *ParseTarget(ToyTarget()));
+  const std::vector<std::string> finalists = sim.Finalists().begin()->second;
+  ASSERT_GT(finalists.size(), 1u);
+  EXPECT_EQ(finalists[0], Text(choice->config));
+  const double standard = ToyCost(sim.tasks_[0].workload, finalists[0]);
+  EXPECT_LE(sim.loop_->task(0).best_s, standard);
+}
+
 TEST(JobLoop, EarlyStoppingEndsATaskAfterSoManyTrialsWithoutABetterOne) {
   Simulation sim({{ToyWorkload("a", 4000), 1}});
   sim.spec_.early_stopping = 20;

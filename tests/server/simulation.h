@@ -111,7 +111,8 @@ class Simulation : public WorkPort {
     ItemResult result{.item = item.id, .attempt = 1, .trial = {.outcome = outcome_(item)}};
     TrialResult& trial = result.trial;
     const double cost = cost_(workloads_.at(WorkloadOf(work, item)), item.config);
-    if (trial.outcome == Outcome::kOk) trial.costs_s = {cost, cost, cost};
+    const size_t samples = work.kind == WorkKind::kBatch ? samples_ : 3;
+    if (trial.outcome == Outcome::kOk) trial.costs_s.assign(samples, cost);
     if (trial.outcome == Outcome::kRacedOut) trial.costs_s = {cost};
     if (work.kind == WorkKind::kBatch) trial.drift = drift_(item);
     if (trial.drift > 1)
@@ -171,6 +172,7 @@ class Simulation : public WorkPort {
   absl::Duration per_item_ = absl::Milliseconds(100);
   std::function<double(const Workload&, const std::string&)> cost_ = ToyCost;
   std::function<Outcome(const WorkItem&)> outcome_ = [](const WorkItem&) { return Outcome::kOk; };
+  size_t samples_ = 3;  // of a trial
   std::function<double(const WorkItem&)> drift_ = [](const WorkItem&) { return 1.0; };
   std::function<ItemResult(const Work&)> model_ = [](const Work& work) {
     return ModelAnswer(work, {2, 2, 2}, {1, 1, 1});

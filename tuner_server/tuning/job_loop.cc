@@ -248,9 +248,9 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
   phase_ = Phase::kModelCheck;
   const bool any = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return t.view().best_s > 0; });
   if (!tasks_.empty() && !any) {
-    verdict_ =
-        absl::FailedPreconditionError(absl::StrCat("no candidate of any task could be measured; the last failure was ",
-                                                   last_error_.empty() ? "none: nothing was tried" : last_error_));
+    verdict_ = absl::FailedPreconditionError(
+        absl::StrCat("no candidate of any task could be measured; the last failure was ",
+                     last_error_.empty() ? "none: nothing was measured long enough" : last_error_));
     phase_ = Phase::kOver;
     return;
   }

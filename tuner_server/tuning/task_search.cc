@@ -155,10 +155,13 @@ void TaskSearch::Learn(const Candidate& item, Outcome outcome, const std::vector
       untold_.push_back({Proposal{item.template_name, *std::move(config)}, measured, median});
     }
   }
-  if (!measured && outcome != Outcome::kInfrastructure)
-    ok_.erase(KeyOf(item));  // what ran before is not to be relied on
+  if (!measured && outcome != Outcome::kInfrastructure) {  // what ran before is not to be relied on
+    ok_.erase(KeyOf(item));
+    few_.erase(KeyOf(item));
+  }
   // A race's loser has no time to be compared by, and too few samples make no contender.
   const bool contender = outcome == Outcome::kOk && measured && (is_final || costs.size() >= kProvisionalSamples);
+  if (outcome == Outcome::kOk && measured && !contender && ok_.empty()) few_[KeyOf(item)] = {item, median};
   if (!contender) return;
   Known& entry = ok_[KeyOf(item)];
   entry.item = item;
@@ -242,8 +245,23 @@ std::vector<const TaskSearch::Known*> TaskSearch::RankedBesideTheDefault() const
   return ranked;
 }
 
+// A machine that is slow throughout leaves time for a sample or two of each: finals have enough.
+std::vector<Candidate> TaskSearch::FinalistsOfFew(int contenders) const {
+  std::vector<const Known*> ranked;
+  for (const auto& [key, entry] : few_) {
+    if (key != KeyOf(default_)) ranked.push_back(&entry);
+  }
+  std::ranges::sort(ranked, {}, &Known::search_s);
+  std::vector<Candidate> finalists;
+  if (!few_.empty()) finalists.push_back(default_);
+  for (const Known* k : ranked) {
+    if (std::ssize(finalists) <= contenders) finalists.push_back(k->item);
+  }
+  return finalists;
+}
+
 std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
-  if (ok_.empty()) return {};
+  if (ok_.empty()) return FinalistsOfFew(contenders);
   std::vector<const Known*> ranked = RankedBesideTheDefault();
   const auto standard = ok_.find(KeyOf(default_));
   double most_s = ranked.empty() ? 0 : kMayBeBest * ranked.front()->search_time();

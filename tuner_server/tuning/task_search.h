@@ -101,6 +101,7 @@ class TaskSearch {
   };
   absl::Status FindDefault();
   std::vector<const Known*> RankedBesideTheDefault() const;
+  std::vector<Candidate> FinalistsOfFew(int contenders) const;
   void Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final);
   void Choose();
   void SetBest(const Known& best);
@@ -116,6 +117,7 @@ class TaskSearch {
   double draft_s_ = 0;
   absl::flat_hash_set<uint64_t> tried_;    // proposed or known: hashes of template and config
   std::map<std::string, Known> ok_;        // the default, those that finals saw, and the fastest of the others
+  std::map<std::string, Known> few_;       // while that is empty: what has too few samples to be best
   absl::flat_hash_set<uint64_t> counted_;  // by Prepare, of the same kind: those that may be proposed again
   std::vector<WorkItem> again_;
   std::vector<Observation> untold_;

@@ -160,7 +160,7 @@ class Model:
             targets.append(pointer)
             results.append(result)
         if any(place is not None for place in places):
-            self._check_apart(variant, pointers, targets)
+            self._check_apart(variant, kept, pointers, targets)
         if len(self.variants) > 1 or variant.ranges or any(variant.varies):
             code = self._run_shaped(variant, kept, pointers, targets, results)
         else:
@@ -210,9 +210,10 @@ class Model:
             raise _errors.InputError(f"the array for output {port.name} is not contiguous, or may not be written")
         return array, result
 
-    def _check_apart(self, variant: Variant, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def _check_apart(self, variant: Variant, arrays: Sequence[Array], inputs: Sequence[int],
+                     outputs: Sequence[int]) -> None:
         ranges = [(start, start + port.bytes) for start, port in zip(outputs, variant.outputs)]
-        others = [(start, start + port.bytes) for start, port in zip(inputs, variant.inputs)]
+        others = [(start, start + array.nbytes) for start, array in zip(inputs, arrays)]
         for at, (begin, end) in enumerate(ranges):
             if any(begin < other_end and other_begin < end for other_begin, other_end in ranges[:at] + others):
                 raise _errors.InputError(f"the array for output {self.outputs[at].name} overlaps another one")

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tests/frontend/model_builder.h"
 
@@ -199,6 +200,62 @@ TEST(OnnxInputs, ARangeTimesANumberIsAnExtent) {
   ASSERT_TRUE(results.ok()) << results.status();
   EXPECT_EQ((*results)[1].At(0), 6);
   EXPECT_EQ((*results)[static_cast<size_t>(g->extents[0].told_by)].At(0), 6);
+}
+
+// What a hostile reader found: each gave other numbers or another shape for some length.
+TEST(OnnxInputs, ReshapesOfARangeKeepItsAxisOrAreRefused) {
+  const auto reshaped = [](const std::vector<int64_t>& shape, int axis, const std::vector<int64_t>& to) {
+    ModelBuilder m(17);
+    m.Input("x", shape);
+    auto* dims = m.model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+    dims->mutable_dim(axis)->set_dim_param("n");
+    m.Ints("to", to);
+    m.Node("Reshape", {"x", "to"}, {"y"});
+    m.Output("y");
+    const absl::StatusOr<Graph> g = m.Import({.dims = {{"n", DimLength(1, 8)}}});
+    return g.ok() && !g->extents.empty() ? g->extents[0].axis : -1;
+  };
+  EXPECT_EQ(reshaped({1, -1, 8}, 1, {0, 0, 2, 4}), 1);
+  EXPECT_EQ(reshaped({1, -1, 8}, 1, {0, 0, 2, -1}), 1);
+  EXPECT_EQ(reshaped({1, -1, 8}, 1, {0, -1}), 1);
+  EXPECT_EQ(reshaped({1, -1, 8}, 1, {1, -1, 2, 4}), 1);
+  EXPECT_EQ(reshaped({-1, 6}, 0, {-1, 2, 3}), 0);
+  EXPECT_EQ(reshaped({-1, 6}, 0, {8, 6}), -1);
+  EXPECT_EQ(reshaped({4, -1}, 1, {-1}), -1) << "its elements do not lie at the front";
+}
+
+TEST(OnnxInputs, WhatWouldMeetWhatIsBehindTheEndIsRefused) {
+  const auto refused = [](const std::function<void(ModelBuilder&)>& make) {
+    ModelBuilder m(19);
+    m.Input("x", {-1, 6});
+    NameDims(m, 0, {"n"});
+    make(m);
+    m.Output("y");
+    return Refused(m, {.dims = {{"n", DimLength(1, 8)}}});
+  };
+  const std::string knows = "only the run knows";
+  EXPECT_THAT(refused([](ModelBuilder& m) { m.Node("Squeeze", {"x"}, {"y"}); }), ::testing::HasSubstr(knows));
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                m.Ints("to", {8, 6});
+                m.Node("Expand", {"x", "to"}, {"y"});
+              }),
+              ::testing::HasSubstr(knows));
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                m.Ints("pads", {1, 0, 1, 0});
+                ModelBuilder::SetString(m.Node("Pad", {"x", "pads"}, {"y"}), "mode", "wrap");
+              }),
+              ::testing::HasSubstr(knows));
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                onnx::NodeProto& node = m.Node("ArgMax", {"x"}, {"y"});
+                ModelBuilder::SetInt(node, "axis", 0);
+                ModelBuilder::SetInt(node, "select_last_index", 1);
+              }),
+              ::testing::HasSubstr(knows));
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                m.Floats("scale", {6}, std::vector<float>(6, 1));
+                ModelBuilder::SetInt(m.Node("LayerNormalization", {"x", "scale"}, {"y"}), "axis", 0);
+              }),
+              ::testing::HasSubstr(knows));
 }
 
 TEST(OnnxInputs, RangesThatDoNotFit) {

@@ -301,6 +301,11 @@ void Context::SetVarying(ValueId v, const Varying& varying) {
   most_.try_emplace(varying.extent, ShapeOf(v)[static_cast<size_t>(varying.axis)]);
 }
 
+std::optional<std::pair<ValueId, int64_t>> Context::MultipleOf(ValueId extent) const {
+  const auto found = multiples_.find(extent);
+  return found == multiples_.end() ? std::nullopt : std::optional(found->second);
+}
+
 int64_t Context::MostOf(ValueId extent) const {
   const auto found = most_.find(extent);
   return found == most_.end() ? 0 : found->second;

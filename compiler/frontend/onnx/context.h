@@ -97,6 +97,10 @@ class Context {
   // Null: all extents of the value are known.
   const Varying* VaryingOf(ValueId v) const;
   void SetVarying(ValueId v, const Varying& varying);
+  // Extents that are a number of times another one: that one, and the number.
+  std::optional<std::pair<ValueId, int64_t>> MultipleOf(ValueId extent) const;
+  void SetMultiple(ValueId extent, ValueId of, int64_t times) { multiples_[extent] = {of, times}; }
+  void SetMost(ValueId extent, int64_t most) { most_.try_emplace(extent, most); }
   // The largest that an extent can get; 0 if the value tells none.
   int64_t MostOf(ValueId extent) const;
   // Values that tell extents by what they are, in words: exporters make the same ones again and again, and only one
@@ -149,6 +153,7 @@ class Context {
 
   std::map<ValueId, Varying> varying_;
   std::map<ValueId, int64_t> most_;  // by extent
+  std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
   std::map<std::string, ValueId> made_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
@@ -13,26 +14,36 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis that are gathered one by one
 
-// Of as many elements as only the run knows. The axis of the result that varies is one whose extent the model leaves
-// open: it has the elements of the old one, or each of some of them, or several of them.
-absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted, const std::vector<bool>& open) {
+// Of as many elements as only the run knows, to `wanted`, whose axis `axis` varies: it has the elements of the old one,
+// or each of some of them, or several of them. `told`: what the shape says that it has; kNoValue: it says nothing.
+absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted, size_t axis, ValueId told) {
   const Varying v = *c.VaryingOf(x);
   const Shape from = c.ShapeOf(x);
   const int64_t extent = from[static_cast<size_t>(v.axis)];
   const int64_t before = NumElements(std::span(from).first(static_cast<size_t>(v.axis)));
-  int64_t outer = 1;
-  for (size_t d = 0; d < wanted.size(); outer *= wanted[d++]) {
-    const int64_t to = wanted[d];
-    if (!open[d] || outer != before || to < 1 || (to % extent != 0 && extent % to != 0)) continue;
-    TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c, v.extent, to, extent));
-    Attrs attrs;
-    attrs.Set("shape", wanted);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {x}));
-    c.SetVarying(result, {static_cast<int64_t>(d), scaled});
-    return result;
-  }
-  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, x, "Reshape"));
-  return x;
+  const int64_t to = wanted[axis];
+  const bool fits = NumElements(std::span(wanted).first(axis)) == before && to > 0 && (to > 1 || extent == 1) &&
+                    (to % extent == 0 || extent % to == 0);
+  if (!fits) return MustBeKnown(c, x, "Reshape");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c, v.extent, to, extent));
+  // Where the shape says how many there are, another axis may be what is left of a division.
+  const auto multiple = c.MultipleOf(v.extent);
+  const bool whole = to % extent == 0 || (multiple.has_value() && multiple->second % (extent / to) == 0);
+  if (told != kNoValue && (told != scaled || !whole)) return MustBeKnown(c, x, "Reshape");
+  Attrs attrs;
+  attrs.Set("shape", wanted);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {x}));
+  c.SetVarying(result, {static_cast<int64_t>(axis), scaled});
+  return result;
+}
+
+// Which of the new axes varies, as the model states them: the one that the shape says, or the copy of the old one, or
+// the one that is to be found.
+std::optional<size_t> VaryingAxis(const Ints& stated, const std::optional<Varying>& told, int64_t old, bool copies) {
+  if (told.has_value()) return static_cast<size_t>(told->axis);
+  if (copies && old < std::ssize(stated) && stated[static_cast<size_t>(old)] == 0) return static_cast<size_t>(old);
+  const auto open = std::ranges::find(stated, -1);
+  return open == stated.end() ? std::nullopt : std::optional(static_cast<size_t>(open - stated.begin()));
 }
 
 absl::Status Reshape(Context& c, const OnnxNode& n) {
@@ -44,9 +55,7 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
     wanted = dims.most;
     varying = dims.varying;
   }
-  std::vector<bool> open;  // which extents follow from the operand's
-  for (size_t i = 0; i < wanted.size(); ++i)
-    open.push_back(wanted[i] < 1 || (varying.has_value() && varying->axis == static_cast<int64_t>(i)));
+  const Ints said = wanted;
   const Shape& from = c.ShapeOf(n.Input(0));
   const int64_t total = NumElements(from);
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -66,10 +75,14 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }) || NumElements(wanted) != total) {
     return absl::InvalidArgumentError(absl::StrCat("cannot reshape ", ShapeText(from), " to ", ShapeText(wanted)));
   }
-  if (c.VaryingOf(n.Input(0)) != nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, n.Input(0), wanted, open));
+  if (const Varying* own = c.VaryingOf(n.Input(0)); own != nullptr) {
+    const std::optional<size_t> axis = VaryingAxis(said, varying, own->axis, n.Int("allowzero", 0) == 0);
+    if (!axis.has_value()) return MustBeKnown(c, n.Input(0), "Reshape");
+    const ValueId told = varying.has_value() ? varying->extent : kNoValue;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, n.Input(0), wanted, *axis, told));
     return c.Set(n, v);
   }
+  if (varying.has_value()) return absl::UnimplementedError("a shape that varies is of a value that does not");
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(wanted)));
   return c.Set(n, v);
 }
@@ -87,6 +100,7 @@ absl::Status Flatten(Context& c, const OnnxNode& n) {
 absl::Status Squeeze(Context& c, const OnnxNode& n) {
   const Shape& shape = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
+  if (!axes.has_value()) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Squeeze without axes"));
   Shape result;
   for (size_t i = 0; i < shape.size(); ++i) {
     const bool named = axes.has_value() && std::binary_search(axes->begin(), axes->end(), static_cast<int64_t>(i));
@@ -232,6 +246,13 @@ absl::Status Expand(Context& c, const OnnxNode& n) {
     if (axis >= 0 && c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)] != 1)
       return absl::UnimplementedError("an extent that only the run knows stands for one that is known");
   }
+  if (const Varying* own = c.VaryingOf(n.Input(0)); own != nullptr) {
+    // What does not vary is right for one element alone, or for the most.
+    const int64_t axis = own->axis - c.Rank(n.Input(0)) + std::ssize(dims.most);
+    const bool varies = dims.varying.has_value() && dims.varying->axis == axis;
+    if (axis >= 0 && !varies && dims.most[static_cast<size_t>(axis)] != 1)
+      TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Expand"));
+  }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(n.Input(0), dims.most));
   if (dims.varying.has_value()) dims.varying->axis += c.Rank(v) - std::ssize(dims.most);
   TEMPER_ASSIGN_OR_RETURN(v, WithDims(c, v, dims));
@@ -253,6 +274,7 @@ absl::StatusOr<ValueId> PadWrapped(Context& c, ValueId v, const Ints& pads) {
   for (size_t d = 0; d < rank; ++d) {
     const int64_t extent = c.ShapeOf(v)[d], begin = pads[d], end = pads[rank + d];
     if (begin == 0 && end == 0) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, v, {static_cast<int64_t>(d)}, "Pad"));
     if (std::max(begin, end) > kMostPadded || std::min(begin, end) < -extent)
       return absl::InvalidArgumentError("pads are out of range");
     const int64_t cut = std::max<int64_t>(-begin, 0), left = extent - cut - std::max<int64_t>(-end, 0);

@@ -40,6 +40,7 @@ absl::Status Compress(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(x, c.Reshape(x, {NumElements(c.ShapeOf(x))}));
   }
   if (c.Known(n.Input(1)) == nullptr) return CompressVarying(c, n, x, axis);
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, {axis}, "Compress"));
   TEMPER_ASSIGN_OR_RETURN(const Ints condition, c.KnownInts(n.Input(1), "the condition"));
   if (std::ssize(condition) > c.ShapeOf(x)[static_cast<size_t>(axis)])
     return absl::InvalidArgumentError("the condition is longer than the axis");

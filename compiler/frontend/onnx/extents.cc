@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/places.h"
@@ -72,7 +73,7 @@ class Rule {
     }
     if (CombinesAxes(node_.op)) return Reduced();
     if (KeepsAxes(node_.op) || node_.op == "cum_sum") return BesideOne();
-    if (node_.op == "layer_norm") return Before(c_.Rank(node_.inputs[0]) - c_.Rank(node_.inputs[1]));
+    if (node_.op == "layer_norm") return Before(FromFront(node_.attrs.Int("axis", -1), c_.Rank(node_.inputs[0])));
     if (node_.op == "top_k") return Before(c_.Rank(node_.inputs[0]) - 1);
     if (node_.op == "matmul") return Multiplied();
     if (Scatters(node_.op)) return Scattered();
@@ -395,6 +396,9 @@ Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::
   if (c.VaryingOf(inputs[0]) == nullptr) return std::nullopt;
   const Varying v = *c.VaryingOf(inputs[0]);
   const int64_t rank = c.Rank(inputs[0]);
+  // What is behind the end may be as extreme as what is before it, and comes last.
+  if (op.starts_with("arg_") && attrs.Int("select_last_index", 0) != 0 && Names(Combined(attrs, rank), v.axis, rank))
+    return Refused(op);
   if (op == "gather" && FromFront(attrs.Int("axis", 0), rank) == v.axis) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId at, c.Cast(inputs[1], DType::kI64));
     TEMPER_ASSIGN_OR_RETURN(inputs[1], CountedFromFront(c, at, v.extent));
@@ -437,15 +441,31 @@ absl::Status CutUpdates(Context& c, ValueId data, ValueId& at, ValueId& updates)
 
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor) {
   if (factor == 0 || divisor == 0) return c.Scalar(DType::kI64, 0);
-  if (factor % divisor == 0) factor /= divisor, divisor = 1;
-  if (divisor % factor == 0) divisor /= factor, factor = 1;
-  if (factor == 1 && divisor == 1) return extent;
-  const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
-  const std::string what = absl::StrCat("extent ", extent, " * ", factor, " / ", divisor);
-  if (const ValueId known = c.Made(what); known != kNoValue) return known;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, factor > 1 ? c.Call("mul", {}, {extent, number(factor)})
-                                                           : c.Call("div", {}, {extent, number(divisor)}));
-  c.KeepMade(what, scaled);
+  // Of one that is a multiple already, the number that it is one of.
+  if (const auto multiple = c.MultipleOf(extent); multiple.has_value()) {
+    if (multiple->second > (int64_t{1} << 40) / factor) return Refused("a multiple of a multiple");
+    extent = multiple->first;
+    factor *= multiple->second;
+  }
+  const int64_t common = std::gcd(factor, divisor);
+  factor /= common;
+  divisor /= common;
+  ValueId scaled = extent;
+  for (const auto& [op, number] : {std::pair("mul", factor), {"div", divisor}}) {
+    if (number == 1) continue;
+    const std::string what = absl::StrCat("extent ", scaled, " ", op, " ", number);
+    if (const ValueId known = c.Made(what); known != kNoValue) {
+      scaled = known;
+      continue;
+    }
+    const bool multiplies = std::string_view(op) == "mul";
+    TEMPER_ASSIGN_OR_RETURN(const ValueId made,
+                            c.Call(op, {}, {scaled, c.Scalar(DType::kI64, static_cast<double>(number))}));
+    if (multiplies) c.SetMultiple(made, extent, factor);
+    if (const int64_t most = c.MostOf(scaled); most > 0) c.SetMost(made, multiplies ? most * number : most / number);
+    c.KeepMade(what, made);
+    scaled = made;
+  }
   return scaled;
 }
 
@@ -490,7 +510,8 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
   if (own != nullptr && own->axis != count.axis) return Refused("a slice along another axis");
   // Where there is room for all, values that are cut to one end agree.
   ValueId least = count.extent;
-  if (own != nullptr || c.MostOf(count.extent) > room) {
+  const int64_t may_be = c.MostOf(count.extent);
+  if (own != nullptr || may_be == 0 || may_be > room) {
     const ValueId most = own != nullptr ? own->extent : c.Scalar(DType::kI64, static_cast<double>(room));
     TEMPER_ASSIGN_OR_RETURN(least, c.Call("min", {}, {count.extent, most}));
   }

@@ -108,6 +108,10 @@ class Importer {
   absl::Status SetRange(const InputOptions& options, const onnx::ValueInfoProto& input, ValueId v) {
     TEMPER_ASSIGN_OR_RETURN(const std::optional<InputOptions::Range> range, options.RangeOf(input));
     if (!range.has_value()) return absl::OkStatus();
+    if (NumElements(context_.ShapeOf(v)) == 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("input '", input.name(), "' has no elements: give ", range->dimension, " a length"));
+    }
     if (IsPacked(graph_.values[v].type.dtype)) {
       return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has numbers of less than a byte: give ",
                                                    range->dimension, " a length"));

@@ -29,7 +29,13 @@ absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted
   // Where the shape says how many there are, another axis may be what is left of a division.
   const auto multiple = c.MultipleOf(v.extent);
   const bool whole = to % extent == 0 || (multiple.has_value() && multiple->second % (extent / to) == 0);
-  if (told != kNoValue && (told != scaled || !whole)) return MustBeKnown(c, x, "Reshape");
+  const auto is_range = [&c](ValueId e) {
+    const auto base = c.MultipleOf(e);
+    return std::ranges::count(c.graph().inputs, base.has_value() ? base->first : e) > 0;
+  };
+  // What values decide comes to one number in several ways: a model that runs at all means the same.
+  const bool other = told != kNoValue && told != scaled && (is_range(told) || is_range(scaled));
+  if (other || (told != kNoValue && !whole)) return MustBeKnown(c, x, "Reshape");
   Attrs attrs;
   attrs.Set("shape", wanted);
   TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {x}));

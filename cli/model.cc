@@ -172,11 +172,8 @@ absl::StatusOr<std::vector<ModelVariant>> VariantsOf(const ModelOptions& options
   std::vector<ModelVariant> variants = {{"", options}};
   variants.front().options.dims.clear();
   for (const auto& [name, lengths] : dims) {
-    for (size_t i = 1; i < lengths.size(); ++i) {
-      if (std::find(lengths.begin(), lengths.begin() + static_cast<int64_t>(i), lengths[i]) !=
-          lengths.begin() + static_cast<int64_t>(i))
-        return absl::InvalidArgumentError(absl::StrCat("--dim ", name, " has one length twice"));
-    }
+    if (std::ranges::any_of(lengths, [&](const DimLength& l) { return std::ranges::count(lengths, l) > 1; }))
+      return absl::InvalidArgumentError(absl::StrCat("--dim ", name, " has one length twice"));
     if (lengths.size() * variants.size() > kMostVariants)
       return absl::InvalidArgumentError(absl::StrCat("--dim asks for more than ", kMostVariants, " variants"));
     std::vector<ModelVariant> longer;

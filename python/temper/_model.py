@@ -172,7 +172,8 @@ class Model:
         self.copies += copies
         return results
 
-    def _run_shaped(self, variant: Variant, arrays: Sequence[Array], pointers: Sequence[int], targets: Sequence[int], results: list[Array]) -> int:
+    def _run_shaped(self, variant: Variant, arrays: Sequence[Array], pointers: Sequence[int], targets: Sequence[int],
+                    results: list[Array]) -> int:
         """Runs the variant of these shapes, and cuts results to the extents that the run tells: their elements lie at the
         front."""
         shapes = [array.shape if port.shape == port.extents else port.extents

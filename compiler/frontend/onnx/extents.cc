@@ -13,6 +13,8 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Result = absl::StatusOr<std::optional<Varying>>;
 
+constexpr int64_t kMostExtent = int64_t{1} << 40;  // that is counted with
+
 absl::Status Refused(std::string_view op) {
   return absl::UnimplementedError(absl::StrCat(
       "an operand has as many elements along an axis as only the run knows, which ", std::string(op), " must know"));
@@ -281,8 +283,6 @@ class Reader {
   static bool HoldsExtents(DType dtype) {
     return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kF32 || dtype == DType::kF64;
   }
-  static constexpr int64_t kMostExtent = int64_t{1} << 40;
-
   absl::Status Unknown() const {
     return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
   }
@@ -443,7 +443,7 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
   if (factor == 0 || divisor == 0) return c.Scalar(DType::kI64, 0);
   // Of one that is a multiple already, the number that it is one of.
   if (const auto multiple = c.MultipleOf(extent); multiple.has_value()) {
-    if (multiple->second > (int64_t{1} << 40) / factor) return Refused("a multiple of a multiple");
+    if (multiple->second > kMostExtent / factor) return Refused("a multiple of a multiple");
     extent = multiple->first;
     factor *= multiple->second;
   }

@@ -221,7 +221,8 @@ TEST(OnnxInputs, ReshapesOfARangeKeepItsAxisOrAreRefused) {
   EXPECT_EQ(reshaped({1, -1, 8}, 1, {1, -1, 2, 4}), 1);
   EXPECT_EQ(reshaped({-1, 6}, 0, {-1, 2, 3}), 0);
   EXPECT_EQ(reshaped({-1, 6}, 0, {8, 6}), -1);
-  EXPECT_EQ(reshaped({4, -1}, 1, {-1}), -1) << "its elements do not lie at the front";
+  EXPECT_EQ(reshaped({4, -1}, 1, {-1}), 0);
+  EXPECT_EQ(reshaped({4, -1}, 1, {32}), -1) << "it would have as many elements at each length";
 }
 
 TEST(OnnxInputs, WhatWouldMeetWhatIsBehindTheEndIsRefused) {

@@ -66,8 +66,7 @@ std::vector<int64_t> OnnxNode::Ints(std::string_view name, std::vector<int64_t> 
 }
 
 const NDArray* Context::Known(ValueId v) const {
-  return v != kNoValue && g_.values[v].constant.has_value() && VaryingOf(v) == nullptr ? &*g_.values[v].constant
-                                                                                       : nullptr;
+  return v != kNoValue && g_.values[v].constant.has_value() && !Varies(v) ? &*g_.values[v].constant : nullptr;
 }
 
 absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_view what) const {
@@ -166,7 +165,7 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
 bool Context::KnowExtents(ValueId v) {
   if (g_.nodes.back().op != "slice" || TypeOf(v).dtype != DType::kI64 || Rank(v) != 1) return false;
   const absl::StatusOr<Dims> dims = DimsOf(*this, v, "a shape");
-  if (!dims.ok() || dims->varying.has_value()) return false;
+  if (!dims.ok() || !dims->varyings.empty()) return false;
   g_.nodes.pop_back();
   NDArray known(DType::kI64, ShapeOf(v));
   std::ranges::copy(dims->most, known.as<int64_t>().begin());
@@ -176,18 +175,20 @@ bool Context::KnowExtents(ValueId v) {
 }
 
 bool Context::Vary(const std::vector<ValueId>& values) const {
-  return std::ranges::any_of(values, [&](ValueId v) { return VaryingOf(v) != nullptr; });
+  return std::ranges::any_of(values, [&](ValueId v) { return Varies(v); });
 }
 
 absl::StatusOr<ValueId> Context::CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs) {
-  TEMPER_ASSIGN_OR_RETURN(std::optional<Varying> result, PrepareVarying(*this, op, attrs, inputs));
+  if (op == "reduce_mean" && CombinesVarying(*this, attrs, inputs[0])) return MeanOf(*this, attrs, inputs[0]);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings result, PrepareVarying(*this, op, attrs, inputs));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
   TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
   if (NumElements(ShapeOf(v)) == 0) return absl::UnimplementedError("nothing, as many times as only the run knows");
   if (const Node node = g_.nodes.back(); Vary(node.inputs)) {
-    TEMPER_ASSIGN_OR_RETURN(result, onnx_frontend::VaryingOf(*this, node));
+    TEMPER_ASSIGN_OR_RETURN(Varyings others, VaryingsOfResult(*this, node));
+    SetVaryings(v, std::move(others));
   }
-  if (result.has_value()) SetVarying(v, *result);
+  AddVaryings(v, result);
   return v;
 }
 
@@ -237,6 +238,8 @@ absl::StatusOr<ValueId> Context::NewAxis(ValueId v, int64_t axis) {
 }
 
 absl::StatusOr<ValueId> Context::Gather(ValueId v, ValueId at, int64_t axis) {
+  // Positions that a converter knows are those of the most elements.
+  if (Known(at) != nullptr) TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(*this, v, {axis}, "a choice of elements"));
   Attrs attrs;
   attrs.Set("axis", axis);
   return Call("gather", std::move(attrs), {v, at});
@@ -291,14 +294,33 @@ absl::StatusOr<ValueId> Context::Reduce(std::string op, ValueId v, std::vector<i
   return Call(std::move(op), std::move(attrs), {v});
 }
 
-const Varying* Context::VaryingOf(ValueId v) const {
-  const auto found = varying_.find(v);
-  return found == varying_.end() ? nullptr : &found->second;
+const Varyings& Context::VaryingsOf(ValueId v) const {
+  static const Varyings kNone;
+  const auto found = varyings_.find(v);
+  return found == varyings_.end() ? kNone : found->second;
 }
 
-void Context::SetVarying(ValueId v, const Varying& varying) {
-  varying_[v] = varying;
-  most_.try_emplace(varying.extent, ShapeOf(v)[static_cast<size_t>(varying.axis)]);
+const Varying* Context::VaryingAlong(ValueId v, int64_t axis) const {
+  const Varyings& all = VaryingsOf(v);
+  const auto found = std::ranges::find(all, axis, &Varying::axis);
+  return found == all.end() ? nullptr : &*found;
+}
+
+void Context::SetVaryings(ValueId v, Varyings varyings) {
+  if (varyings.empty()) {
+    varyings_.erase(v);
+    return;
+  }
+  std::ranges::sort(varyings, {}, &Varying::axis);
+  for (const Varying& varying : varyings)
+    most_.try_emplace(varying.extent, ShapeOf(v)[static_cast<size_t>(varying.axis)]);
+  varyings_[v] = std::move(varyings);
+}
+
+void Context::AddVaryings(ValueId v, const Varyings& more) {
+  Varyings all = VaryingsOf(v);
+  all.insert(all.end(), more.begin(), more.end());
+  SetVaryings(v, std::move(all));
 }
 
 std::optional<std::pair<ValueId, int64_t>> Context::MultipleOf(ValueId extent) const {

@@ -39,13 +39,15 @@ struct Bound {
   std::optional<std::vector<ValueId>> sequence;
 };
 
-// Of a value, the axis along which only the run knows how many elements there are, and the i64 without axes that tells
+// Of a value, an axis along which only the run knows how many elements there are, and the i64 without axes that tells
 // it; see extents.h.
 struct Varying {
   int64_t axis = 0;
   ValueId extent = kNoValue;
+  int64_t lines = 1;  // that lie behind one another with what is behind the end of each, and have equal parts of extent
   bool operator==(const Varying&) const = default;
 };
+using Varyings = std::vector<Varying>;  // ascending, one for an axis
 
 // The functions that a model brings, by domain and name. They outlive the context.
 using Functions = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
@@ -94,9 +96,12 @@ class Context {
   absl::StatusOr<ValueId> Cast(ValueId v, DType to);  // nothing to do where it is of that type
   absl::StatusOr<ValueId> Reduce(std::string op, ValueId v, std::vector<int64_t> axes, bool keeps_axes);
 
-  // Null: all extents of the value are known.
-  const Varying* VaryingOf(ValueId v) const;
-  void SetVarying(ValueId v, const Varying& varying);
+  // Empty: all extents of the value are known.
+  const Varyings& VaryingsOf(ValueId v) const;
+  bool Varies(ValueId v) const { return !VaryingsOf(v).empty(); }
+  const Varying* VaryingAlong(ValueId v, int64_t axis) const;  // null: the extent along the axis is known
+  void SetVaryings(ValueId v, Varyings varyings);              // in any order; those that it had are gone
+  void AddVaryings(ValueId v, const Varyings& more);           // along axes whose extents were known
   // Extents that are a number of times another one: that one, and the number.
   std::optional<std::pair<ValueId, int64_t>> MultipleOf(ValueId extent) const;
   void SetMultiple(ValueId extent, ValueId of, int64_t times) { multiples_[extent] = {of, times}; }
@@ -151,7 +156,7 @@ class Context {
   bool KnowExtents(ValueId v);
   absl::StatusOr<ValueId> CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs);
 
-  std::map<ValueId, Varying> varying_;
+  std::map<ValueId, Varyings> varyings_;
   std::map<ValueId, int64_t> most_;  // by extent
   std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
   std::map<std::string, ValueId> made_;

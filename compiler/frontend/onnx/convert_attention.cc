@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/attention.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/language.h"
 #include "compiler/frontend/onnx/places.h"
@@ -234,6 +235,7 @@ absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite) {
   const Shape shape = c.ShapeOf(q);
   if (c.ShapeOf(v)[1] != c.ShapeOf(k)[1]) return absl::InvalidArgumentError("keys and values have as many heads");
   TEMPER_ASSIGN_OR_RETURN(q, Grouped(c, q, k));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, q, {3}, "a scale"));
   const double scale = n.Float("scale", 1 / std::sqrt(static_cast<double>(shape[3])));
   if (!std::isfinite(scale)) return absl::InvalidArgumentError("scale is finite");
   Attrs across;

@@ -74,6 +74,7 @@ absl::Status NonMaxSuppression(Context& c, const OnnxNode& n) {
     const ValueId lowest = c.Scalar(DType::kF32, std::numeric_limits<float>::lowest());
     TEMPER_ASSIGN_OR_RETURN(scored, c.Call("max", {}, {scored, lowest}));
   }
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, scored, "NonMaxSuppression"));
   TEMPER_ASSIGN_OR_RETURN(const ValueId filled, Filled(c, scored, kNothing));
   TEMPER_ASSIGN_OR_RETURN(const ValueId overlap, Threshold(c, n.Input(3), 0));
   TEMPER_ASSIGN_OR_RETURN(const ValueId least, Threshold(c, n.Input(4), kNothing));

@@ -32,7 +32,7 @@ absl::StatusOr<int64_t> VaryingAxis(Context& c, ValueId a, ValueId b) {
   const Shape &one = c.ShapeOf(a), &other = c.ShapeOf(b);
   if (one.size() != other.size()) return ShapeDepends();
   for (int64_t axis = 0; axis < std::ssize(one); ++axis) {
-    const auto varies = [&](ValueId v) { return c.VaryingOf(v) != nullptr && c.VaryingOf(v)->axis == axis; };
+    const auto varies = [&](ValueId v) { return c.VaryingAlong(v, axis) != nullptr; };
     if (one[static_cast<size_t>(axis)] == other[static_cast<size_t>(axis)] && !varies(a) && !varies(b)) continue;
     if (found.has_value()) return ShapeDepends();
     found = axis;
@@ -57,16 +57,18 @@ absl::StatusOr<ValueId> WithRoom(Context& c, ValueId v, int64_t axis, int64_t mo
 // As below, of values that differ in how many elements they have.
 absl::StatusOr<ValueId> ChooseVarying(Context& c, ValueId condition, ValueId a, ValueId b) {
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, VaryingAxis(c, a, b));
+  for (const ValueId v : {a, b}) TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "If"));
   const auto room = [&](ValueId v) { return c.ShapeOf(v)[static_cast<size_t>(axis)]; };
   const auto extent = [&](ValueId v) {
-    return c.VaryingOf(v) != nullptr ? c.VaryingOf(v)->extent : c.Scalar(DType::kI64, static_cast<double>(room(v)));
+    const Varying* own = c.VaryingAlong(v, axis);
+    return own != nullptr ? own->extent : c.Scalar(DType::kI64, static_cast<double>(room(v)));
   };
   const int64_t most = std::max(room(a), room(b));
   TEMPER_ASSIGN_OR_RETURN(const ValueId chosen, c.Call("where", {}, {condition, extent(a), extent(b)}));
   TEMPER_ASSIGN_OR_RETURN(a, WithRoom(c, a, axis, most));
   TEMPER_ASSIGN_OR_RETURN(b, WithRoom(c, b, axis, most));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.CallWhole("where", {}, {condition, a, b}));
-  c.SetVarying(v, {axis, chosen});
+  c.SetVaryings(v, {{axis, chosen}});
   return v;
 }
 
@@ -76,7 +78,7 @@ absl::StatusOr<Bound> Choose(Context& c, ValueId condition, const Bound& a, cons
   const bool tensors = a.value != kNoValue && b.value != kNoValue;
   if (!tensors || c.TypeOf(a.value).dtype != c.TypeOf(b.value).dtype) return ShapeDepends();
   TEMPER_ASSIGN_OR_RETURN(condition, c.Reshape(condition, {}));
-  if (c.ShapeOf(a.value) != c.ShapeOf(b.value) || c.VaryingOf(a.value) != nullptr || c.VaryingOf(b.value) != nullptr) {
+  if (c.ShapeOf(a.value) != c.ShapeOf(b.value) || c.Varies(a.value) || c.Varies(b.value)) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId v, ChooseVarying(c, condition, a.value, b.value));
     return Bound{v, std::nullopt};
   }

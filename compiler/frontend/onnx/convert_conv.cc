@@ -1,9 +1,10 @@
 // Convolutions, pooling and matrix products. One spatial axis is two with the first of extent 1; for three see
 // volume.cc.
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/window.h"
 
 namespace temper::onnx_frontend {
@@ -31,7 +32,7 @@ absl::Status SetImage(Context& c, const OnnxNode& n, ValueId v) {
 }  // namespace
 
 absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, DType sums) {
-  TEMPER_ASSIGN_OR_RETURN(const ValueId image, AsImage(c, x));
+  TEMPER_ASSIGN_OR_RETURN(ValueId image, AsImage(c, x));
   if (c.Rank(weight) != c.Rank(x)) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(const ValueId filters, AsImage(c, weight));
   const Shape& shape = c.ShapeOf(weight);
@@ -39,7 +40,9 @@ absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId
   Attrs attrs = WindowAttrs(w);
   attrs.Set("group", n.Int("group", 1));
   if (sums != c.TypeOf(x).dtype) attrs.Set("result", std::string(Name(sums)));
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, w, 0, image));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("conv2d", std::move(attrs), {image, filters}));
+  c.AddVaryings(v, moved);
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, bias));
   return FromImage(c, v, x);
 }
@@ -71,6 +74,19 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   return SetImage(c, n, v);
 }
 
+// As MoveAlongVarying, of a pool. An average that counts less at the end would have to know where that is.
+absl::StatusOr<Varyings> PoolAlongVarying(Context& c, const OnnxNode& n, const Window& w, ValueId& x) {
+  const DType dtype = c.TypeOf(x).dtype;
+  if (n.proto.op_type() != "AveragePool")
+    return MoveAlongVarying(c, n, w, IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype), x);
+  for (const Varying& v : c.VaryingsOf(x)) {
+    if (v.axis < 2 || n.Int("count_include_pad", 0) != 0) continue;
+    const size_t d = static_cast<size_t>(v.axis) - 2;
+    if (w.pads[d] > 0 || w.pads[w.kernel.size() + d] > 0) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, x, "AveragePool"));
+  }
+  return MoveAlongVarying(c, n, w, 0, x);
+}
+
 }  // namespace
 
 absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
@@ -79,7 +95,10 @@ absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, V
   attrs.Set("kernel", w.kernel);
   if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
   if (average && n.Int("count_include_pad", 0) != 0) attrs.Set("count_include_pad", int64_t{1});
-  return c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x});
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, PoolAlongVarying(c, n, w, x));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x}));
+  c.AddVaryings(v, moved);
+  return v;
 }
 
 namespace {

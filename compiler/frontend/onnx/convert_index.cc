@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
@@ -17,8 +18,17 @@ constexpr int64_t kMostClasses = int64_t{1} << 24;  // that OneHot compares an i
 absl::Status GatherElements(Context& c, const OnnxNode& n) {
   const Shape data = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfElements(c, data, n.Input(1), axis));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, n.Input(0), at, {NumElements(data)}));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "GatherElements"));
+  ValueId whole = n.Input(0), end = kNoValue;
+  for (const Varying own : Varyings(c.VaryingsOf(whole))) {
+    const Varying* indices = c.VaryingAlong(n.Input(1), own.axis);
+    if (own.axis == axis) end = own.extent;
+    // Indices stand beside elements that count.
+    if (own.axis != axis && (indices == nullptr || *indices != own)) return MustBeKnown(c, whole, "GatherElements");
+    TEMPER_ASSIGN_OR_RETURN(whole, WholeAlong(c, whole, own.axis));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId at, PlacesOfElements(c, data, n.Input(1), axis, end));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, whole, at, {NumElements(data)}));
   return c.Set(n, v);
 }
 

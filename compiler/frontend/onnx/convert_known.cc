@@ -64,25 +64,29 @@ absl::Status ShapeOf(Context& c, const OnnxNode& n) {
   auto clamped = [rank](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
   const int64_t start = clamped(n.Int("start", 0)), end = clamped(n.Int("end", rank));
   if (start >= end) return c.Set(n, c.IntVector({}));
-  const Varying* varying = c.VaryingOf(n.Input(0));
-  if (varying == nullptr || varying->axis < start || varying->axis >= end)
-    return c.Set(n, c.IntVector({shape.begin() + start, shape.begin() + end}));
   std::vector<ValueId> parts;
-  const auto known = [&](int64_t first, int64_t last) {
+  int64_t first = start;
+  const auto add_known = [&](int64_t last) {
     if (first < last) parts.push_back(c.IntVector({shape.begin() + first, shape.begin() + last}));
+    first = last + 1;
   };
-  known(start, varying->axis);
-  TEMPER_ASSIGN_OR_RETURN(parts.emplace_back(), c.Reshape(varying->extent, {1}));
-  known(varying->axis + 1, end);
+  for (const Varying& varying : Varyings(c.VaryingsOf(n.Input(0)))) {
+    if (varying.axis < start || varying.axis >= end) continue;
+    add_known(varying.axis);
+    TEMPER_ASSIGN_OR_RETURN(parts.emplace_back(), c.Reshape(varying.extent, {1}));
+  }
+  add_known(end);
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Concat(std::move(parts), 0));
   return c.Set(n, v);
 }
 
 absl::Status Size(Context& c, const OnnxNode& n) {
   const Shape& shape = c.ShapeOf(n.Input(0));
-  if (const Varying* varying = c.VaryingOf(n.Input(0))) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ScaledExtent(c, varying->extent, NumElements(shape),
-                                                          shape[static_cast<size_t>(varying->axis)]));
+  if (c.Varies(n.Input(0))) {
+    if (c.VaryingsOf(n.Input(0)).size() > 1) return MustBeKnown(c, n.Input(0), "Size");
+    const Varying varying = c.VaryingsOf(n.Input(0))[0];
+    TEMPER_ASSIGN_OR_RETURN(
+        const ValueId v, ScaledExtent(c, varying.extent, NumElements(shape), shape[static_cast<size_t>(varying.axis)]));
     return c.Set(n, v);
   }
   NDArray data(DType::kI64, {});
@@ -146,11 +150,19 @@ absl::Status Trilu(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(std::vector<int64_t> known, c.KnownInts(n.Input(1), "k"));
     if (known.size() == 1) k = known[0];
   }
-  const Shape& shape = c.ShapeOf(n.Input(0));
+  const Shape shape = c.ShapeOf(n.Input(0));
   if (shape.size() < 2) return absl::InvalidArgumentError("takes rank 2 or more");
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
   const bool upper = n.Int("upper", 1) != 0;
-  const ValueId kept = c.Constant(Band(DType::kBool, rows, columns, upper ? k : -rows, upper ? columns : k));
+  ValueId kept = c.Constant(Band(DType::kBool, rows, columns, upper ? k : -rows, upper ? columns : k));
+  // The first rows and columns of a band are a band.
+  Dims dims{{rows, columns}, {}};
+  const int64_t before = std::ssize(shape) - 2;
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "Trilu"));
+  for (const Varying& v : c.VaryingsOf(n.Input(0))) {
+    if (v.axis >= before) dims.varyings.push_back({v.axis - before, v.extent});
+  }
+  TEMPER_ASSIGN_OR_RETURN(kept, WithDims(c, kept, dims));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {kept, n.Input(0), c.Scalar(c.TypeOf(n.Input(0)).dtype, 0)}));
   return c.Set(n, v);
 }

@@ -14,52 +14,71 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis that are gathered one by one
 
-// Of as many elements as only the run knows, to `wanted`, whose axis `axis` varies: it has the elements of the old one,
-// or each of some of them, or several of them. `told`: what the shape says that it has; kNoValue: it says nothing.
-absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted, size_t axis, ValueId told) {
-  const Varying v = *c.VaryingOf(x);
+// An axis of the new shape that varies. `told`: what the shape says that it has; kNoValue: it says nothing.
+struct NewAxis {
+  size_t axis = 0;
+  ValueId told = kNoValue;
+};
+
+absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Ints& wanted, const NewAxis& to) {
   const Shape from = c.ShapeOf(x);
-  const int64_t extent = from[static_cast<size_t>(v.axis)];
-  const int64_t before = NumElements(std::span(from).first(static_cast<size_t>(v.axis)));
-  const int64_t to = wanted[axis];
-  const bool fits = NumElements(std::span(wanted).first(axis)) == before && to > 0 && (to > 1 || extent == 1) &&
-                    (to % extent == 0 || extent % to == 0);
-  if (!fits) return MustBeKnown(c, x, "Reshape");
-  TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c, v.extent, to, extent));
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved, MovedTo(c, v, from, wanted, to.axis));
+  if (!moved.has_value()) return MustBeKnown(c, x, "Reshape");
+  if (to.told == kNoValue) return *moved;
   // Where the shape says how many there are, another axis may be what is left of a division.
+  const int64_t old_length = from[static_cast<size_t>(v.axis)] / v.lines, length = wanted[to.axis] / moved->lines;
   const auto multiple = c.MultipleOf(v.extent);
-  const bool whole = to % extent == 0 || (multiple.has_value() && multiple->second % (extent / to) == 0);
+  const bool whole =
+      length % old_length == 0 || (multiple.has_value() && multiple->second / v.lines % (old_length / length) == 0);
   const auto is_range = [&c](ValueId e) {
     const auto base = c.MultipleOf(e);
     return std::ranges::count(c.graph().inputs, base.has_value() ? base->first : e) > 0;
   };
   // What values decide comes to one number in several ways: a model that runs at all means the same.
-  const bool other = told != kNoValue && told != scaled && (is_range(told) || is_range(scaled));
-  if (other || (told != kNoValue && !whole)) return MustBeKnown(c, x, "Reshape");
+  const bool other = to.told != moved->extent && (is_range(to.told) || is_range(moved->extent));
+  if (other || !whole) return MustBeKnown(c, x, "Reshape");
+  return *moved;
+}
+
+// Which of the new axes vary, as the model states them, in the order of the old ones: those that the shape says, or the
+// copies of old ones, or the one that is to be found. Fewer than the old ones: nobody knows.
+std::vector<NewAxis> NewAxes(const Ints& stated, const Varyings& told, const Varyings& own, bool copies) {
+  std::vector<NewAxis> axes;
+  const auto add = [&axes](int64_t axis, ValueId extent) { axes.push_back({static_cast<size_t>(axis), extent}); };
+  for (const Varying& v : told) add(v.axis, v.extent);
+  if (axes.size() == own.size()) return axes;
+  for (const Varying& v : own) {
+    if (copies && v.axis < std::ssize(stated) && stated[static_cast<size_t>(v.axis)] == 0) add(v.axis, kNoValue);
+  }
+  const auto open = std::ranges::find(stated, -1);
+  if (axes.size() < own.size() && open != stated.end()) add(open - stated.begin(), kNoValue);
+  std::ranges::sort(axes, {}, &NewAxis::axis);
+  return axes;
+}
+
+absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted, const std::vector<NewAxis>& to) {
+  const Varyings own = c.VaryingsOf(x);
+  const bool same = std::ranges::adjacent_find(to, {}, &NewAxis::axis) != to.end();
+  if (to.size() != own.size() || same) return MustBeKnown(c, x, "Reshape");
+  Varyings moved;
+  for (size_t i = 0; i < own.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(moved.emplace_back(), Moved(c, x, own[i], wanted, to[i]));
+  }
   Attrs attrs;
   attrs.Set("shape", wanted);
   TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {x}));
-  c.SetVarying(result, {static_cast<int64_t>(axis), scaled});
+  c.SetVaryings(result, std::move(moved));
   return result;
-}
-
-// Which of the new axes varies, as the model states them: the one that the shape says, or the copy of the old one, or
-// the one that is to be found.
-std::optional<size_t> VaryingAxis(const Ints& stated, const std::optional<Varying>& told, int64_t old, bool copies) {
-  if (told.has_value()) return static_cast<size_t>(told->axis);
-  if (copies && old < std::ssize(stated) && stated[static_cast<size_t>(old)] == 0) return static_cast<size_t>(old);
-  const auto open = std::ranges::find(stated, -1);
-  return open == stated.end() ? std::nullopt : std::optional(static_cast<size_t>(open - stated.begin()));
 }
 
 absl::Status Reshape(Context& c, const OnnxNode& n) {
   Ints wanted = n.Ints("shape");
-  std::optional<Varying> varying;
+  Varyings told;
   if (n.Input(1) != kNoValue) {
     // An extent that only the run knows is as large as its operand's, of which as many elements count.
     TEMPER_ASSIGN_OR_RETURN(const Dims dims, DimsOf(c, n.Input(1), "the new shape"));
     wanted = dims.most;
-    varying = dims.varying;
+    told = dims.varyings;
   }
   const Ints said = wanted;
   const Shape& from = c.ShapeOf(n.Input(0));
@@ -81,14 +100,12 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }) || NumElements(wanted) != total) {
     return absl::InvalidArgumentError(absl::StrCat("cannot reshape ", ShapeText(from), " to ", ShapeText(wanted)));
   }
-  if (const Varying* own = c.VaryingOf(n.Input(0)); own != nullptr) {
-    const std::optional<size_t> axis = VaryingAxis(said, varying, own->axis, n.Int("allowzero", 0) == 0);
-    if (!axis.has_value()) return MustBeKnown(c, n.Input(0), "Reshape");
-    const ValueId told = varying.has_value() ? varying->extent : kNoValue;
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, n.Input(0), wanted, *axis, told));
+  if (c.Varies(n.Input(0))) {
+    const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(n.Input(0)), n.Int("allowzero", 0) == 0);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, n.Input(0), wanted, to));
     return c.Set(n, v);
   }
-  if (varying.has_value()) return absl::UnimplementedError("a shape that varies is of a value that does not");
+  if (!told.empty()) return absl::UnimplementedError("a shape that varies is of a value that does not");
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(wanted)));
   return c.Set(n, v);
 }
@@ -99,7 +116,10 @@ absl::Status Flatten(Context& c, const OnnxNode& n) {
   if (axis < -rank || axis > rank) return absl::InvalidArgumentError("axis is out of range");
   const size_t split = static_cast<size_t>(axis < 0 ? axis + rank : axis);
   const Shape flat = {NumElements(std::span(shape).first(split)), NumElements(std::span(shape).subspan(split))};
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), flat));
+  std::vector<NewAxis> to;
+  for (const Varying& v : c.VaryingsOf(n.Input(0))) to.push_back({v.axis < static_cast<int64_t>(split) ? 0u : 1u});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v,
+                          to.empty() ? c.Reshape(n.Input(0), flat) : ReshapeVarying(c, n.Input(0), flat, to));
   return c.Set(n, v);
 }
 
@@ -144,8 +164,8 @@ absl::Status Concat(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (std::ranges::find(n.inputs, kNoValue) != n.inputs.end())
     return absl::InvalidArgumentError("an operand is missing");
-  const bool varies = std::ranges::any_of(
-      n.inputs, [&](ValueId part) { return c.VaryingOf(part) != nullptr && c.VaryingOf(part)->axis == axis; });
+  const bool varies =
+      std::ranges::any_of(n.inputs, [&](ValueId part) { return c.VaryingAlong(part, axis) != nullptr; });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, varies ? ConcatVarying(c, n.inputs, axis) : c.Concat(n.inputs, axis));
   return c.Set(n, v);
 }
@@ -166,8 +186,7 @@ absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent)
 
 absl::Status Split(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
-  if (const Varying* v = c.VaryingOf(n.Input(0)); v != nullptr && v->axis == axis)
-    TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Split"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), {axis}, "Split"));
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
   TEMPER_ASSIGN_OR_RETURN(Ints lengths, SplitLengths(c, n, extent));
   int64_t left = extent;
@@ -185,15 +204,30 @@ absl::Status Split(Context& c, const OnnxNode& n) {
   return absl::OkStatus();
 }
 
+// Ends that only the run knows, of slices of the first elements: by axes instead of positions in the lists.
+absl::Status NameAxes(const Attrs& attrs, int64_t rank, Varyings& ends) {
+  const Ints starts = attrs.Ints("starts"), axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
+  for (Varying& end : ends) {
+    const size_t at = static_cast<size_t>(end.axis);
+    if (starts.size() <= at || axes.size() != starts.size() || steps.size() != starts.size())
+      return absl::InvalidArgumentError("starts, ends, axes and steps are not as many");
+    if (starts[at] != 0 || steps[at] != 1)
+      return absl::UnimplementedError("the end is one that only the run knows, and the slice is not of the first ones");
+    TEMPER_ASSIGN_OR_RETURN(end.axis, Axis(axes[at], rank));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Slice(Context& c, const OnnxNode& n) {
   Attrs attrs;
   const char* names[] = {"starts", "ends", "axes", "steps"};
-  std::optional<Varying> end;  // that only the run knows; its axis is a position in the list
+  Varyings ends;
   for (size_t i = 0; i < 4; ++i) {
     Ints values = n.Ints(names[i]);
-    if (n.Input(i + 1) != kNoValue && i == 1) {
-      TEMPER_ASSIGN_OR_RETURN(Dims ends, DimsOf(c, n.Input(2), names[1]));
-      values = std::move(ends.most), end = ends.varying;
+    if (n.Input(i + 1) != kNoValue && i < 2) {
+      TEMPER_ASSIGN_OR_RETURN(Dims dims, DimsOf(c, n.Input(i + 1), names[i]));
+      if (i == 0 && !dims.varyings.empty()) return absl::UnimplementedError("a start is one that only the run knows");
+      values = std::move(dims.most), ends = std::move(dims.varyings);
     } else if (n.Input(i + 1) != kNoValue) {
       TEMPER_ASSIGN_OR_RETURN(values, c.KnownInts(n.Input(i + 1), names[i]));
     }
@@ -204,18 +238,10 @@ absl::Status Slice(Context& c, const OnnxNode& n) {
     if (i == 3 && values.empty()) values.assign(attrs.Ints("starts").size(), 1);
     attrs.Set(names[i], std::move(values));
   }
-  if (end.has_value()) {
-    const size_t at = static_cast<size_t>(end->axis);
-    const Ints starts = attrs.Ints("starts"), axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
-    if (starts.size() <= at || axes.size() != starts.size() || steps.size() != starts.size())
-      return absl::InvalidArgumentError("starts, ends, axes and steps are not as many");
-    if (starts[at] != 0 || steps[at] != 1)
-      return absl::UnimplementedError("the end is one that only the run knows, and the slice is not of the first ones");
-    TEMPER_ASSIGN_OR_RETURN(end->axis, Axis(axes[at], c.Rank(n.Input(0))));
-  }
+  TEMPER_RETURN_IF_ERROR(NameAxes(attrs, c.Rank(n.Input(0)), ends));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("slice", std::move(attrs), {n.Input(0)}));
-  if (end.has_value()) {
-    TEMPER_ASSIGN_OR_RETURN(v, FirstOf(c, v, *end));
+  for (const Varying& end : ends) {
+    TEMPER_ASSIGN_OR_RETURN(v, FirstOf(c, v, end));
   }
   return c.Set(n, v);
 }
@@ -226,8 +252,7 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
   attrs.Set("axis", axis);
   if (IsFloat(c.TypeOf(n.Input(1)).dtype)) return absl::InvalidArgumentError("indices are integers");
   // One known index is a slice, which fuses and moves less.
-  const Varying* varying = c.VaryingOf(n.Input(0));
-  const bool whole = varying == nullptr || varying->axis != axis;
+  const bool whole = c.VaryingAlong(n.Input(0), axis) == nullptr;
   if (const NDArray* at = c.Known(n.Input(1));
       at != nullptr && at->size() == 1 && whole && c.Known(n.Input(0)) == nullptr) {
     Shape shape = c.ShapeOf(n.Input(0));
@@ -245,31 +270,47 @@ absl::Status Gather(Context& c, const OnnxNode& n) {
 }
 
 absl::Status Expand(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
   TEMPER_ASSIGN_OR_RETURN(Dims dims, DimsOf(c, n.Input(1), "the new shape"));
-  if (dims.varying.has_value() && c.VaryingOf(n.Input(0)) == nullptr) {
+  const int64_t added = std::ssize(dims.most) - c.Rank(x);
+  for (const Varying& told : dims.varyings) {
     // An extent of more than one would be right for one number of elements alone.
-    const int64_t axis = dims.varying->axis + c.Rank(n.Input(0)) - std::ssize(dims.most);
-    if (axis >= 0 && c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)] != 1)
+    const int64_t axis = told.axis - added;
+    if (axis >= 0 && c.VaryingAlong(x, axis) == nullptr && c.ShapeOf(x)[static_cast<size_t>(axis)] != 1)
       return absl::UnimplementedError("an extent that only the run knows stands for one that is known");
   }
-  if (const Varying* own = c.VaryingOf(n.Input(0)); own != nullptr) {
+  for (const Varying& own : c.VaryingsOf(x)) {
     // What does not vary is right for one element alone, or for the most.
-    const int64_t axis = own->axis - c.Rank(n.Input(0)) + std::ssize(dims.most);
-    const bool varies = dims.varying.has_value() && dims.varying->axis == axis;
+    const int64_t axis = own.axis + added;
+    const bool varies = std::ranges::count(dims.varyings, axis, &Varying::axis) > 0;
     if (axis >= 0 && !varies && dims.most[static_cast<size_t>(axis)] != 1)
-      TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Expand"));
+      TEMPER_RETURN_IF_ERROR(MustBeKnown(c, x, "Expand"));
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(n.Input(0), dims.most));
-  if (dims.varying.has_value()) dims.varying->axis += c.Rank(v) - std::ssize(dims.most);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(x, dims.most));
+  for (Varying& told : dims.varyings) told.axis += c.Rank(v) - std::ssize(dims.most);
+  for (const Varying& own : c.VaryingsOf(v)) {
+    if (std::ranges::count(dims.varyings, own.axis, &Varying::axis) == 0) dims.varyings.push_back(own);
+  }
+  std::ranges::sort(dims.varyings, {}, &Varying::axis);
   TEMPER_ASSIGN_OR_RETURN(v, WithDims(c, v, dims));
   return c.Set(n, v);
 }
 
 absl::Status Tile(Context& c, const OnnxNode& n) {
   Attrs attrs;
-  TEMPER_ASSIGN_OR_RETURN(Ints repeats, c.KnownInts(n.Input(1), "repeats"));
-  attrs.Set("repeats", std::move(repeats));
+  TEMPER_ASSIGN_OR_RETURN(Dims repeats, DimsOf(c, n.Input(1), "repeats"));
+  // As often as only the run knows: of one element alone.
+  for (const Varying& told : repeats.varyings) {
+    const bool fits = told.axis < c.Rank(n.Input(0)) && c.ShapeOf(n.Input(0))[static_cast<size_t>(told.axis)] == 1;
+    if (!fits || c.VaryingAlong(n.Input(0), told.axis) != nullptr)
+      return absl::UnimplementedError("repeats depends on the model's inputs");
+  }
+  attrs.Set("repeats", std::move(repeats.most));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("tile", std::move(attrs), {n.Input(0)}));
+  if (!repeats.varyings.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
+    c.AddVaryings(v, repeats.varyings);
+  }
   return c.Set(n, v);
 }
 
@@ -291,6 +332,22 @@ absl::StatusOr<ValueId> PadWrapped(Context& c, ValueId v, const Ints& pads) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, c.IntVector(at), static_cast<int64_t>(d)));
   }
   return v;
+}
+
+// Readies `v` for constant pads along axes that vary: behind the end comes what is padded with. What the result has
+// along them.
+absl::StatusOr<Varyings> PadAlongVarying(Context& c, const Ints& pads, double value, ValueId& v) {
+  Varyings padded;
+  for (const Varying own : Varyings(c.VaryingsOf(v))) {
+    const size_t axis = static_cast<size_t>(own.axis);
+    const int64_t begin = pads[axis], end = pads[pads.size() / 2 + axis];
+    if (begin == 0 && end == 0) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "Pad"));
+    TEMPER_ASSIGN_OR_RETURN(v, end > 0 ? FilledAlong(c, v, own.axis, value) : WholeAlong(c, v, own.axis));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, own.extent, begin + end - 1, 1));
+    padded.push_back({own.axis, extent});
+  }
+  return padded;
 }
 
 absl::Status Pad(Context& c, const OnnxNode& n) {
@@ -320,7 +377,15 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(ValueId v, PadWrapped(c, n.Input(0), pads));
     return c.Set(n, v);
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Pad(n.Input(0), std::move(pads), value, mode));
+  ValueId v = n.Input(0);
+  Varyings padded;
+  constexpr int64_t kMost = int64_t{1} << 40;  // sums of a few such numbers do not overflow
+  const bool counts = std::ranges::all_of(pads, [](int64_t p) { return p > -kMost && p < kMost; });
+  if (mode == "constant" && pads.size() == 2 * rank && counts) {
+    TEMPER_ASSIGN_OR_RETURN(padded, PadAlongVarying(c, pads, value, v));
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads), value, mode));
+  c.AddVaryings(v, padded);
   return c.Set(n, v);
 }
 

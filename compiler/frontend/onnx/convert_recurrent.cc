@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/activation.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
 
@@ -149,9 +150,11 @@ struct Recurrent {
   std::vector<Activation> activations;
   double clip;
   ValueId going = kNoValue;  // bool[steps, batch, 1]: whether a sequence is not over; kNoValue if none ends early
+  ValueId end = kNoValue;    // how many steps there are, where only the run knows
+  Varyings of_batch = {};    // of the first axis of f32[batch, hidden]
 };
 
-// Whether each step of each sequence is one of its own.
+// Whether each step of each sequence is one of its own, of stated lengths.
 absl::StatusOr<ValueId> Going(Context& c, ValueId lengths, int64_t steps, int64_t batch) {
   if (lengths == kNoValue) return kNoValue;
   if (c.ShapeOf(lengths) != Shape{batch}) return absl::InvalidArgumentError("there is one length a sequence");
@@ -193,12 +196,24 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   if (r.steps < 1 || r.steps > kMostSteps)
     return absl::UnimplementedError(absl::StrCat("sequences of 1 to ", kMostSteps, " steps are supported"));
   TEMPER_ASSIGN_OR_RETURN(r.going, Going(c, n.Input(4), r.steps, r.batch));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, r.x, r.kind->onnx));
+  if (const Varying* batch = c.VaryingAlong(r.x, 1)) r.of_batch = {{0, batch->extent}};
+  if (const Varying* steps = c.VaryingAlong(r.x, 0)) {
+    r.end = steps->extent;
+    if (r.going == kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(r.going, WithinExtent(c, *steps, r.steps));
+      TEMPER_ASSIGN_OR_RETURN(r.going, c.Reshape(r.going, {r.steps, 1, 1}));
+    }
+    TEMPER_ASSIGN_OR_RETURN(r.x, WholeAlong(c, r.x, 0));
+  }
   return r;
 }
 
 // An initial state of a direction; zeros where none is given.
 absl::StatusOr<ValueId> InitialState(Context& c, const Recurrent& r, ValueId given, int64_t i) {
-  if (given == kNoValue) return c.Constant(NDArray(c.TypeOf(r.x).dtype, {r.batch, r.hidden}));
+  if (given == kNoValue)
+    return WithDims(c, c.Constant(NDArray(c.TypeOf(r.x).dtype, {r.batch, r.hidden})),
+                    {{r.batch, r.hidden}, r.of_batch});
   if (r.batch_first) {
     TEMPER_ASSIGN_OR_RETURN(given, c.Transpose(given, {1, 0, 2}));
   }
@@ -242,7 +257,10 @@ absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent
   TEMPER_ASSIGN_OR_RETURN(d.h, InitialState(c, r, n.Input(5), i));
   TEMPER_ASSIGN_OR_RETURN(d.c, InitialState(c, r, n.Input(6), i));
   TEMPER_ASSIGN_OR_RETURN(const ValueId weights, c.Element(n.Input(1), 0, i));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId rows, c.Reshape(r.x, {r.steps * r.batch, c.ShapeOf(r.x)[2]}));
+  ValueId rows = r.x;
+  if (!c.Varies(rows)) {  // as one product
+    TEMPER_ASSIGN_OR_RETURN(rows, c.Reshape(rows, {r.steps * r.batch, c.ShapeOf(rows)[2]}));
+  }
   TEMPER_ASSIGN_OR_RETURN(d.input_gates, TimesTransposed(c, rows, weights));
   d.recurrence_bias = kNoValue;
   if (n.Input(3) != kNoValue) {
@@ -317,6 +335,9 @@ absl::Status ConvertRecurrent(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(last_c.emplace_back(), c.Reshape(d.c, {1, r.batch, r.hidden}));
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId y, Concat(c, all, 1));
+  if (r.end != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(y, FirstOf(c, y, {0, r.end}));
+  }
   if (r.batch_first) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {2, 0, 1, 3}));
   }

@@ -131,13 +131,6 @@ absl::Status Softmax(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
-  Attrs attrs;
-  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("group_norm", std::move(attrs), n.inputs));
-  return c.Set(n, v);
-}
-
 // Means over the axes, which stay with one element, and what lies around them.
 struct Moments {
   ValueId mean, centred, variance;
@@ -149,6 +142,34 @@ absl::StatusOr<Moments> MomentsOf(Context& c, ValueId x, const std::vector<int64
   TEMPER_ASSIGN_OR_RETURN(m.variance, c.Call("mul", {}, {m.centred, m.centred}));
   TEMPER_ASSIGN_OR_RETURN(m.variance, c.Reduce("reduce_mean", m.variance, axes, true));
   return m;
+}
+
+// InstanceNormalization of pixels of which only the run knows how many there are.
+absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n) {
+  const ValueId x = n.Input(0);
+  const DType dtype = c.TypeOf(x).dtype;
+  Shape per_channel(c.ShapeOf(x).size() - 1, 1);
+  per_channel[0] = c.ShapeOf(x)[1];
+  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, AxesFrom(2, c.Rank(x))));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {m.variance, c.Scalar(dtype, n.Float("epsilon", 1e-5))}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {m.centred, v}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId scale, c.Reshape(n.Input(1), per_channel));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId bias, c.Reshape(n.Input(2), per_channel));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, scale}));
+  return c.Call("add", {}, {v, bias});
+}
+
+absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
+  const bool pixels_vary = std::ranges::any_of(c.VaryingsOf(n.Input(0)), [](const Varying& v) { return v.axis > 1; });
+  if (pixels_vary && n.Input(1) != kNoValue && n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n));
+    return c.Set(n, v);
+  }
+  Attrs attrs;
+  attrs.Set("epsilon", n.Float("epsilon", 1e-5));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("group_norm", std::move(attrs), n.inputs));
+  return c.Set(n, v);
 }
 
 // In training the moments are the batch's own, and the running ones go on by them.

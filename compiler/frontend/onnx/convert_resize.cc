@@ -148,11 +148,18 @@ absl::StatusOr<ValueId> Rounded(Context& c, ValueId x, DType to) {
   return c.Cast(x, to);
 }
 
+bool Stays(const ResampledAxis& axis) {
+  return axis.in == axis.out && axis.scale == 1 && axis.begin == 0 && axis.end == 1;
+}
+
 absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resampling& r,
                                   const std::vector<ResampledAxis>& axes) {
   ValueId x = n.Input(0);
   const DType dtype = c.TypeOf(x).dtype;
   const bool between = r.mode != "nearest", rounds = between && !IsFloat(dtype);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (!Stays(axes[i])) TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, {static_cast<int64_t>(i)}, "Resize"));
+  }
   if (rounds && dtype != DType::kU8 && dtype != DType::kI8)
     return absl::UnimplementedError(absl::StrCat(r.mode, " takes floats and integers of 8 bits"));
   if (rounds || (between && !IsPlain(r, axes))) {
@@ -164,8 +171,7 @@ absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resamplin
   }
   for (size_t i = 0; i < axes.size(); ++i) {
     const ResampledAxis& axis = axes[i];
-    const bool stays = axis.in == axis.out && axis.scale == 1 && axis.begin == 0 && axis.end == 1;
-    if (stays) continue;
+    if (Stays(axis)) continue;
     TEMPER_ASSIGN_OR_RETURN(x, AlongAxis(c, x, i, r, axis));
   }
   TEMPER_ASSIGN_OR_RETURN(x, Extrapolated(c, x, n.Float("extrapolation_value", 0), r, axes));

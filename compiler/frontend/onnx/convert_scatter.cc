@@ -67,10 +67,10 @@ absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis
   const Ints to_back = MovedAxis(rank, axis, static_cast<int64_t>(rank) - 1);
   const Ints back = MovedAxis(rank, static_cast<int64_t>(rank) - 1, axis);
   TEMPER_ASSIGN_OR_RETURN(ValueId data, c.Transpose(n.Input(0), to_back));
-  const Varying* varying = c.VaryingOf(data);
-  const bool along = varying != nullptr && varying->axis + 1 == c.Rank(data);
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, data, "ScatterElements"));
+  const Varying* along = c.VaryingAlong(data, c.Rank(data) - 1);
   TEMPER_ASSIGN_OR_RETURN(ValueId at,
-                          Inside(c, n.Input(1), c.ShapeOf(data).back(), along ? varying->extent : kNoValue));
+                          Inside(c, n.Input(1), c.ShapeOf(data).back(), along != nullptr ? along->extent : kNoValue));
   TEMPER_ASSIGN_OR_RETURN(at, c.Transpose(at, to_back));
   TEMPER_ASSIGN_OR_RETURN(ValueId updates, c.Transpose(n.Input(2), to_back));
   TEMPER_RETURN_IF_ERROR(CutUpdates(c, data, at, updates));
@@ -86,15 +86,16 @@ absl::Status ScatterElements(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
   if (c.ShapeOf(n.Input(2)) != c.ShapeOf(n.Input(1)))
     return absl::InvalidArgumentError("the updates are as many as the indices name");
-  if (const Varying* v = c.VaryingOf(n.Input(1)); v != nullptr && v->axis != axis) {
-    const size_t d = static_cast<size_t>(v->axis);
-    if (d < shape.size() && c.ShapeOf(n.Input(1))[d] > shape[d])  // fewer may be found than there is room for
+  for (const Varying& v : c.VaryingsOf(n.Input(1))) {
+    const size_t d = static_cast<size_t>(v.axis);
+    if (v.axis != axis && d < shape.size() &&
+        c.ShapeOf(n.Input(1))[d] > shape[d])  // fewer may be found than there is room for
       TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(1), "ScatterElements"));
   }
   TEMPER_RETURN_IF_ERROR(CheckReach(shape, c.ShapeOf(n.Input(1)), axis));
   const int64_t count = NumElements(shape), number = NumElements(c.ShapeOf(n.Input(1)));
   if (count == 0 || number == 0) return c.Set(n, n.Input(0));
-  if (c.Known(n.Input(1)) == nullptr || c.VaryingOf(n.Input(0)) != nullptr) {
+  if (c.Known(n.Input(1)) == nullptr || c.Varies(n.Input(0))) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId v, ScatterAlong(c, n, axis, reduction));
     return c.Set(n, v);
   }

@@ -63,6 +63,7 @@ absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(holds, c.Call("equal", {}, {holds, c.Scalar(c.TypeOf(holds).dtype, 0)}));
     TEMPER_ASSIGN_OR_RETURN(holds, c.Call("not", {}, {holds}));
   }
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, holds, "NonZero"));
   TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
   TEMPER_ASSIGN_OR_RETURN(holds, c.Reshape(holds, {NumElements(shape)}));
   TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesThatHold(c, holds));
@@ -185,13 +186,13 @@ absl::StatusOr<ValueId> Inverted(Context& c, ValueId at, ValueId numbers) {
 // Unique of a row that only the run knows: its elements in their order, of which those that begin a run of equal ones
 // are its own.
 absl::Status UniqueVarying(Context& c, const OnnxNode& n, ValueId row) {
-  if (c.VaryingOf(row) != nullptr) return absl::UnimplementedError("of as many elements as only the run knows");
+  if (c.Varies(row)) return absl::UnimplementedError("of as many elements as only the run knows");
   const int64_t extent = c.ShapeOf(row)[0];
   TEMPER_ASSIGN_OR_RETURN(const ValueId order, Order(c, row));
   TEMPER_ASSIGN_OR_RETURN(const ValueId sorted, c.Gather(row, order, 0));
   TEMPER_ASSIGN_OR_RETURN(const ValueId begins, BeginsRun(c, sorted));
   TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, begins));
-  const Varying varying = *c.VaryingOf(places);
+  const Varyings varyings = c.VaryingsOf(places);
   const int64_t room = c.ShapeOf(places)[0];
   TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Gather(order, places, 0));
   TEMPER_ASSIGN_OR_RETURN(first, c.Cast(first, DType::kI64));
@@ -219,7 +220,7 @@ absl::Status UniqueVarying(Context& c, const OnnxNode& n, ValueId row) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId values, c.Gather(row, first, 0));
   int output = 0;
   for (const ValueId v : {values, first, inverse, counts}) {
-    if (v != inverse) c.SetVarying(v, varying);
+    if (v != inverse) c.SetVaryings(v, varyings);
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));
   }
   return absl::OkStatus();

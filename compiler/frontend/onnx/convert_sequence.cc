@@ -72,8 +72,7 @@ absl::Status SequenceLength(Context& c, const OnnxNode& n) {
 absl::Status SplitToSequence(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", 0), c.Rank(x)));
-  if (const Varying* v = c.VaryingOf(x); v != nullptr && v->axis == axis)
-    TEMPER_RETURN_IF_ERROR(MustBeKnown(c, x, "a split"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, {axis}, "a split"));
   const int64_t extent = c.ShapeOf(x)[static_cast<size_t>(axis)];
   Ints lengths;
   const bool single = n.Input(1) == kNoValue, even = !single && c.Rank(n.Input(1)) == 0;

@@ -10,9 +10,10 @@ namespace {
 
 // Behind the end of an axis whose extent only the run knows come elements that are sorted last.
 absl::StatusOr<ValueId> WholeAxis(Context& c, ValueId x, int64_t axis, bool largest) {
-  const Varying* varying = c.VaryingOf(x);
-  if (varying == nullptr) return x;
-  if (varying->axis != axis) return absl::UnimplementedError("another axis has an extent that only the run knows");
+  if (!c.Varies(x)) return x;
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, "TopK"));
+  if (c.VaryingsOf(x).size() > 1 || c.VaryingAlong(x, axis) == nullptr)
+    return absl::UnimplementedError("another axis has an extent that only the run knows");
   const DType dtype = c.TypeOf(x).dtype;
   if (IsFloat(dtype)) return Filled(c, x, (largest ? -1 : 1) * std::numeric_limits<double>::infinity());
   if (Info(dtype).bits > 32) return absl::UnimplementedError("integers of 64 bits, as many as only the run knows");
@@ -55,7 +56,7 @@ absl::Status TopK(Context& c, const OnnxNode& n) {
   for (ValueId v : {values, positions}) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));
     TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(shape.size(), last, axis)));
-    if (varies) c.SetVarying(v, {axis, extent});
+    if (varies) c.SetVaryings(v, {{axis, extent}});
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));
   }
   return absl::OkStatus();

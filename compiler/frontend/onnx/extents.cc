@@ -11,13 +11,30 @@ namespace temper::onnx_frontend {
 namespace {
 
 using Ints = std::vector<int64_t>;
-using Result = absl::StatusOr<std::optional<Varying>>;
+using Result = absl::StatusOr<std::optional<Varying>>;  // nullopt: the axis is gone
 
 constexpr int64_t kMostExtent = int64_t{1} << 40;  // that is counted with
 
 absl::Status Refused(std::string_view op) {
   return absl::UnimplementedError(absl::StrCat(
       "an operand has as many elements along an axis as only the run knows, which ", std::string(op), " must know"));
+}
+
+// The same along another axis.
+Varying Along(int64_t axis, const Varying& v) { return {axis, v.extent, v.lines}; }
+
+// All but that along the axis.
+Varyings Without(const Varyings& all, int64_t axis) {
+  Varyings rest = all;
+  std::erase_if(rest, [axis](const Varying& v) { return v.axis == axis; });
+  return rest;
+}
+
+// The latest node that makes it.
+std::optional<Node> MakerOf(Context& c, ValueId v) {
+  const auto& nodes = c.graph().nodes;
+  const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
+  return node == nodes.rend() ? std::nullopt : std::optional<Node>(*node);
 }
 
 int64_t FromFront(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
@@ -50,16 +67,55 @@ bool Scatters(std::string_view op) { return op == "scatter" || op == "scatter_re
 bool CombinesAxes(std::string_view op) { return op.starts_with("reduce_") || op.starts_with("arg_"); }
 bool KeepsAxes(std::string_view op) { return op == "softmax" || op == "log_softmax"; }
 
-// A node, and what its operands have.
+// A node, and what its operands have. Operands may vary along several axes. Those that meet in one axis of the result
+// are looked at together, as if nothing else varied.
 class Rule {
  public:
   Rule(Context& c, const Node& node) : c_(c), node_(node), op_(*FindOp(node.op)), result_(c.ShapeOf(node.output)) {}
 
-  Result Find() {
-    if (op_.pattern == OpPattern::kElementwise || node_.op == "expand") return Aligned();
+  absl::StatusOr<Varyings> Find() {
+    Varyings all;
+    for (auto& [where, met] : Meetings()) {
+      met_ = std::move(met);
+      TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> one, FindOne());
+      if (!one.has_value()) continue;
+      if (std::ranges::count(all, one->axis, &Varying::axis) > 0) return Refused(node_.op);
+      all.push_back(*one);
+    }
+    return all;
+  }
+
+ private:
+  using Met = std::vector<const Varying*>;  // by operand; null: it does not vary there
+
+  // Where operands vary: by the axis, counted from the last one, and the operand, where others do not meet it.
+  std::map<std::pair<int64_t, size_t>, Met> Meetings() const {
+    constexpr size_t kAll = SIZE_MAX;
+    std::map<std::pair<int64_t, size_t>, Met> meetings;
+    for (size_t i = 0; i < node_.inputs.size(); ++i) {
+      if (node_.inputs[i] == kNoValue) continue;
+      for (const Varying& v : c_.VaryingsOf(node_.inputs[i])) {
+        const int64_t from_back = v.axis - std::ssize(ShapeAt(i));
+        const bool meets = IsAligned() || op_.move == Move::kConcatenates || (node_.op == "matmul" && from_back < -2);
+        auto where = std::pair(from_back, meets ? kAll : i);
+        if (Scatters(node_.op)) where = {0, kAll};
+        Met& met = meetings.try_emplace(where, node_.inputs.size()).first->second;
+        met[i] = &v;
+      }
+    }
+    return meetings;
+  }
+
+  bool IsAligned() const {
+    return op_.pattern == OpPattern::kElementwise || node_.op == "expand" || op_.move == Move::kSame;
+  }
+
+  Result FindOne() {
+    if (IsAligned()) return Aligned();
+    // Of most operators only the first operand may vary.
+    if (met_[0] == nullptr && node_.op != "matmul" && op_.move != Move::kConcatenates && op_.move != Move::kPicks)
+      return Refused(node_.op);
     switch (op_.move) {
-      case Move::kSame:
-        return Aligned();
       case Move::kReshapes:
         return Reshaped();
       case Move::kTransposes:
@@ -70,6 +126,7 @@ class Rule {
         return Concatenated();
       case Move::kPicks:
         return Picked();
+      case Move::kSame:
       case Move::kNone:
         break;
     }
@@ -79,13 +136,15 @@ class Rule {
     if (node_.op == "top_k") return Before(c_.Rank(node_.inputs[0]) - 1);
     if (node_.op == "matmul") return Multiplied();
     if (Scatters(node_.op)) return Scattered();
+    if (node_.op == "tile") return Tiled();
     if (node_.op == "pad") return Padded();
-    if (op_.windows || node_.op == "conv2d" || (node_.op == "resize" && result_[0] == ShapeAt(0)[0])) return Before(1);
+    if (op_.windows || node_.op == "conv2d" || node_.op == "group_norm" ||
+        (node_.op == "resize" && result_[0] == ShapeAt(0)[0]))
+      return Before(1);
     return Refused(node_.op);
   }
 
- private:
-  const Varying* At(size_t i) const { return c_.VaryingOf(node_.inputs[i]); }
+  const Varying* At(size_t i) const { return met_[i]; }
   const Shape& ShapeAt(size_t i) const { return c_.ShapeOf(node_.inputs[i]); }
 
   // Of operands that are aligned at their last axes: along the varying one each other has one element, or the same
@@ -95,7 +154,7 @@ class Rule {
     const int64_t rank = std::ssize(result_);
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (node_.inputs[i] == kNoValue || At(i) == nullptr) continue;
-      const Varying v{At(i)->axis + rank - std::ssize(ShapeAt(i)), At(i)->extent};
+      const Varying v = Along(At(i)->axis + rank - std::ssize(ShapeAt(i)), *At(i));
       // One element, perhaps, that stands for many.
       if (ShapeAt(i)[static_cast<size_t>(At(i)->axis)] != result_[static_cast<size_t>(v.axis)])
         return Refused(node_.op);
@@ -119,22 +178,19 @@ class Rule {
   Result Reshaped() const {
     const Varying v = *At(0);
     const Shape& from = ShapeAt(0);
-    const size_t at = static_cast<size_t>(v.axis);
     if (from == result_) return v;
-    const int64_t extent = from[at], before = NumElements(std::span(from).first(at));
-    int64_t outer = 1;
-    for (size_t d = 0; d < result_.size(); outer *= result_[d++]) {
-      const int64_t to = result_[d];
-      if (outer != before || extent < 2 || to < extent || to % extent != 0) continue;
-      TEMPER_ASSIGN_OR_RETURN(const ValueId scaled, ScaledExtent(c_, v.extent, to, extent));
-      return Varying{static_cast<int64_t>(d), scaled};
+    const int64_t most = from[static_cast<size_t>(v.axis)];
+    for (size_t d = 0; d < result_.size() && most > 1; ++d) {
+      if (result_[d] < most) continue;
+      TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved, MovedTo(c_, v, from, result_, d));
+      if (moved.has_value() && moved->lines == v.lines) return moved;
     }
     return Refused(node_.op);
   }
 
   Result Transposed() const {
     const Ints perm = node_.attrs.Ints("perm");
-    return Varying{std::ranges::find(perm, At(0)->axis) - perm.begin(), At(0)->extent};
+    return Along(std::ranges::find(perm, At(0)->axis) - perm.begin(), *At(0));
   }
 
   // Along the axis itself, what is behind some first elements, up to a number of them.
@@ -147,6 +203,7 @@ class Rule {
       if (FromFront(axes[i], rank) != v.axis) continue;
       if (starts[i] < 0 || ends[i] < 0 || (!steps.empty() && steps[i] != 1)) return Refused(node_.op);
       if (starts[i] == 0 && length == ShapeAt(0)[static_cast<size_t>(v.axis)]) return v;
+      if (v.lines > 1) return Refused(node_.op);
       Attrs within;
       within.Set("min", 0.0);
       within.Set("max", static_cast<double>(length));
@@ -174,10 +231,9 @@ class Rule {
     const int64_t axis = FromFront(node_.attrs.Int("axis", 0), c_.Rank(node_.inputs[0])),
                   added = c_.Rank(node_.inputs[1]);
     std::optional<Varying> found;
-    if (At(1) != nullptr) found = Varying{axis + At(1)->axis, At(1)->extent};
+    if (At(1) != nullptr) found = Along(axis + At(1)->axis, *At(1));
     if (At(0) == nullptr || At(0)->axis == axis) return found;
-    if (found.has_value()) return Refused(node_.op);
-    return Varying{At(0)->axis + (At(0)->axis > axis ? added - 1 : 0), At(0)->extent};
+    return Along(At(0)->axis + (At(0)->axis > axis ? added - 1 : 0), *At(0));
   }
 
   Result Reduced() const {
@@ -188,7 +244,7 @@ class Rule {
     if (node_.attrs.Int("keepdims", 1) != 0) return v;
     int64_t gone = 0;
     for (int64_t axis = 0; axis < v.axis; ++axis) gone += Names(axes, axis, rank) ? 1 : 0;
-    return Varying{v.axis - gone, v.extent};
+    return Along(v.axis - gone, v);
   }
 
   // Along other axes.
@@ -199,13 +255,22 @@ class Rule {
     return Before(std::ssize(result_));
   }
 
+  // Along other axes.
+  Result Tiled() const {
+    if (node_.attrs.Ints("repeats")[static_cast<size_t>(At(0)->axis)] != 1) return Refused(node_.op);
+    return *At(0);
+  }
+
   // As many as there were. Places and updates have the axes before the scattered one, and updates those behind it.
   Result Scattered() const {
     const int64_t axis = FromFront(node_.attrs.Int("axis", 0), std::ssize(result_));
     const auto agrees = [&](size_t i, bool has) {
       return has ? At(i) != nullptr && *At(i) == *At(0) : At(i) == nullptr;
     };
-    if (At(0) == nullptr || !agrees(1, At(0)->axis < axis) || !agrees(2, At(0)->axis != axis)) return Refused(node_.op);
+    for (const ValueId v : node_.inputs) {
+      if (c_.VaryingsOf(v).size() > 1) return Refused(node_.op);
+    }
+    if (!agrees(1, At(0)->axis < axis) || !agrees(2, At(0)->axis != axis)) return Refused(node_.op);
     return *At(0);
   }
 
@@ -213,7 +278,8 @@ class Rule {
     const int64_t rank = c_.Rank(node_.inputs[0]);
     // A running sum from the front sees nothing behind its element.
     const bool along = FromFront(node_.attrs.Int("axis", KeepsAxes(node_.op) ? -1 : 0), rank) == At(0)->axis;
-    if (along && (node_.op != "cum_sum" || node_.attrs.Int("reverse", 0) != 0)) return Refused(node_.op);
+    if (along && (node_.op != "cum_sum" || node_.attrs.Int("reverse", 0) != 0 || At(0)->lines > 1))
+      return Refused(node_.op);
     return *At(0);
   }
 
@@ -231,8 +297,9 @@ class Rule {
     const size_t with = At(0) != nullptr ? 0 : 1;
     if (with == 0 && At(1) != nullptr) {
       const int64_t first = At(0)->axis - std::ssize(ShapeAt(0)), second = At(1)->axis - std::ssize(ShapeAt(1));
-      if (first != second || first >= -2 || At(0)->extent != At(1)->extent) return Refused(node_.op);
-      return Varying{std::ssize(result_) + first, At(0)->extent};
+      if (first != second || first >= -2 || At(0)->extent != At(1)->extent || At(0)->lines != At(1)->lines)
+        return Refused(node_.op);
+      return Along(std::ssize(result_) + first, *At(0));
     }
     const Varying v = *At(with);
     const int64_t rank = std::ssize(ShapeAt(with)), from_back = v.axis - rank, result = std::ssize(result_);
@@ -240,18 +307,19 @@ class Rule {
     if (from_back >= -2) {
       const bool first = (from_back == -2) != transposed;
       if (first != (with == 0)) return Refused(node_.op);
-      return Varying{result - (with == 0 ? 2 : 1), v.extent};
+      return Along(result - (with == 0 ? 2 : 1), v);
     }
     const Shape& other = ShapeAt(1 - with);
     const int64_t there = std::ssize(other) + from_back;
     if (there >= 0 && other[static_cast<size_t>(there)] != 1) return Refused(node_.op);
-    return Varying{result + from_back, v.extent};
+    return Along(result + from_back, v);
   }
 
   Context& c_;
   const Node node_;
   const OpDef& op_;
   const Shape result_;
+  Met met_;
 };
 
 // Integers that a value holds, a varying extent among them as its largest; what varies is told by its position.
@@ -263,10 +331,10 @@ class Reader {
     constexpr int kMostReads = 512;
     if (c_.Known(v) != nullptr) {
       TEMPER_ASSIGN_OR_RETURN(Ints known, c_.KnownInts(v, what_));
-      return Dims{std::move(known), std::nullopt};
+      return Dims{std::move(known), {}};
     }
-    if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, Varying{0, v}};
-    const std::optional<Node> made = Maker(v);
+    if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, {{0, v}}};
+    const std::optional<Node> made = MakerOf(c_, v);
     if (!made.has_value() || ++reads_ > kMostReads) return Unknown();
     const Node& found = *made;
     if (found.op == "reshape" || found.op == "identity" || (found.op == "cast" && HoldsExtents(c_.TypeOf(v).dtype)))
@@ -276,6 +344,7 @@ class Reader {
     if (found.op == "where") return Chosen(found);
     if (found.op == "add") return Added(found);
     if (found.op == "mul" || found.op == "div") return Scaled(found);
+    if (found.op == "sub") return Difference(found);
     return Unknown();
   }
 
@@ -287,33 +356,25 @@ class Reader {
     return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
   }
 
-  std::optional<Node> Maker(ValueId v) const {
-    const auto& nodes = c_.graph().nodes;
-    const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
-    return node == nodes.rend() ? std::nullopt : std::optional<Node>(*node);
-  }
-
   // Where a shape says -1, another one's extent, as exporters write what Expand takes. No extent is negative.
   absl::StatusOr<Dims> Chosen(const Node& node) {
-    const std::optional<Node> condition = Maker(node.inputs[0]);
+    const std::optional<Node> condition = MakerOf(c_, node.inputs[0]);
     if (!condition.has_value() || condition->op != "equal" || c_.Rank(node.output) != 1) return Unknown();
     TEMPER_ASSIGN_OR_RETURN(const Dims one, Read(condition->inputs[0]));
     TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(condition->inputs[1]));
     TEMPER_ASSIGN_OR_RETURN(const Dims yes, Read(node.inputs[1]));
     TEMPER_ASSIGN_OR_RETURN(const Dims no, Read(node.inputs[2]));
     const auto at = [](const Dims& dims, size_t i) { return dims.most[dims.most.size() == 1 ? 0 : i]; };
-    const auto varies = [](const Dims& dims, size_t i) {
-      return dims.varying.has_value() && dims.varying->axis == static_cast<int64_t>(dims.most.size() == 1 ? 0 : i);
+    const auto varying = [](const Dims& dims, size_t i) {
+      return std::ranges::find(dims.varyings, static_cast<int64_t>(dims.most.size() == 1 ? 0 : i), &Varying::axis);
     };
+    const auto varies = [&](const Dims& dims, size_t i) { return varying(dims, i) != dims.varyings.end(); };
     Dims result;
     for (size_t i = 0; i < static_cast<size_t>(c_.ShapeOf(node.output)[0]); ++i) {
       const bool unknown = varies(one, i) || varies(other, i);
       if (unknown && at(varies(one, i) ? other : one, i) >= 0) return Unknown();
       const Dims& chosen = !unknown && at(one, i) == at(other, i) ? yes : no;
-      if (varies(chosen, i)) {
-        if (result.varying.has_value()) return Unknown();
-        result.varying = Varying{static_cast<int64_t>(i), chosen.varying->extent};
-      }
+      if (varies(chosen, i)) result.varyings.push_back({static_cast<int64_t>(i), varying(chosen, i)->extent});
       result.most.push_back(at(chosen, i));
     }
     return result;
@@ -340,12 +401,21 @@ class Reader {
     if (number == nullptr || number->size() != 1 || IsFloat(number->dtype()) || number->At(0) < 1) return Unknown();
     const auto by = static_cast<int64_t>(number->At(0));
     TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(node.inputs[1 - at]));
-    if (dims.most.size() != 1 || !dims.varying.has_value() || (multiplies && dims.most[0] > kMostExtent / by))
+    if (dims.most.size() != 1 || dims.varyings.empty() || (multiplies && dims.most[0] > kMostExtent / by))
       return Unknown();
     dims.most[0] = multiplies ? dims.most[0] * by : dims.most[0] / by;
     const int64_t factor = multiplies ? by : 1, divisor = multiplies ? 1 : by;
-    TEMPER_ASSIGN_OR_RETURN(dims.varying->extent, ScaledExtent(c_, dims.varying->extent, factor, divisor));
+    ValueId& extent = dims.varyings[0].extent;
+    TEMPER_ASSIGN_OR_RETURN(extent, ScaledExtent(c_, extent, factor, divisor));
     return dims;
+  }
+
+  // Of two that are the same.
+  absl::StatusOr<Dims> Difference(const Node& node) {
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
+    if (all.most != less.most || all.varyings != less.varyings) return Unknown();
+    return Dims{Ints(all.most.size(), 0), {}};
   }
 
   absl::StatusOr<Dims> Part(const Node& node) {
@@ -356,9 +426,10 @@ class Reader {
     const int64_t count = std::ssize(all.most), start = FromFront(node.attrs.Ints("starts")[0], count);
     const int64_t length = NumElements(c_.ShapeOf(node.output));
     if (start < 0 || start + length > count) return Unknown();
-    Dims part{{all.most.begin() + start, all.most.begin() + start + length}, std::nullopt};
-    if (all.varying.has_value() && all.varying->axis >= start && all.varying->axis < start + length)
-      part.varying = Varying{all.varying->axis - start, all.varying->extent};
+    Dims part{{all.most.begin() + start, all.most.begin() + start + length}, {}};
+    for (const Varying& v : all.varyings) {
+      if (v.axis >= start && v.axis < start + length) part.varyings.push_back({v.axis - start, v.extent});
+    }
     return part;
   }
 
@@ -366,10 +437,7 @@ class Reader {
     Dims all;
     for (const ValueId part : node.inputs) {
       TEMPER_ASSIGN_OR_RETURN(const Dims dims, Read(part));
-      if (dims.varying.has_value()) {
-        if (all.varying.has_value()) return Unknown();
-        all.varying = Varying{std::ssize(all.most) + dims.varying->axis, dims.varying->extent};
-      }
+      for (const Varying& v : dims.varyings) all.varyings.push_back({std::ssize(all.most) + v.axis, v.extent});
       all.most.insert(all.most.end(), dims.most.begin(), dims.most.end());
     }
     return all;
@@ -380,60 +448,185 @@ class Reader {
   int reads_ = 0;  // a file may ask for more than it has nodes
 };
 
+// Where the elements of an axis of `most` lie that indices name, which count what there is.
+absl::StatusOr<ValueId> PlacesAlong(Context& c, const Varying& v, int64_t most, ValueId indices) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Cast(indices, DType::kI64));
+  TEMPER_ASSIGN_OR_RETURN(at, CountedFromFront(c, at, v.extent));
+  if (v.lines == 1) return at;
+  // Lines are further apart than they are long.
+  const auto number = [&c](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
+  TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, v.extent, 1, v.lines));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId length, c.Call("max", {}, {own, number(1)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId line, c.Call("div", {}, {at, length}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId apart, c.Call("sub", {}, {number(most / v.lines), own}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId skipped, c.Call("mul", {}, {line, apart}));
+  return c.Call("add", {}, {at, skipped});
+}
+
+// Whether it is known to be zero behind its end along the axis, as what softmax makes is.
+bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
+  constexpr int kMostSteps = 16;
+  const int64_t from_back = axis - c.Rank(v);
+  for (int step = 0; step < kMostSteps; ++step) {
+    const std::optional<Node> made = MakerOf(c, v);
+    if (!made.has_value()) return false;
+    if (made->op == "softmax") return FromFront(made->attrs.Int("axis", -1), c.Rank(v)) == c.Rank(v) + from_back;
+    const NDArray* other = made->op == "where" ? c.Known(made->inputs[1]) : nullptr;
+    const bool zero_or_same = other != nullptr && other->size() == 1 && other->At(0) == 0;
+    if (made->op != "identity" && made->op != "cast" && !zero_or_same) return false;
+    v = made->inputs[zero_or_same ? 2 : 0];
+    if (c.Rank(v) + from_back < 0) return false;
+  }
+  return false;
+}
+
+// Readies factors that are multiplied over an axis whose extent varies: behind the end are zeros.
+absl::Status FillReduced(Context& c, const Attrs& attrs, std::vector<ValueId>& factors) {
+  const int64_t a = c.Rank(factors[0]) - (attrs.Int("trans_a", 0) != 0 ? 2 : 1);
+  const int64_t b = c.Rank(factors[1]) - (attrs.Int("trans_b", 0) != 0 ? 1 : 2);
+  const Varying *one = c.VaryingAlong(factors[0], a), *other = c.VaryingAlong(factors[1], b);
+  if (one == nullptr && other == nullptr) return absl::OkStatus();
+  if (one == nullptr || other == nullptr || one->extent != other->extent || one->lines != other->lines)
+    return Refused("matmul");
+  for (const auto& [factor, axis] : {std::pair(&factors[0], a), {&factors[1], b}}) {
+    TEMPER_ASSIGN_OR_RETURN(
+        *factor, IsZeroBehind(c, *factor, axis) ? WholeAlong(c, *factor, axis) : FilledAlong(c, *factor, axis, 0));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-Result PrepareVarying(Context& c, std::string_view op, const Attrs& attrs, std::vector<ValueId>& inputs) {
-  if ((op == "div" || op == "mod") && !IsFloat(c.TypeOf(inputs[1]).dtype) && c.VaryingOf(inputs[1]) != nullptr) {
+absl::StatusOr<Varyings> PrepareVarying(Context& c, std::string_view op, const Attrs& attrs,
+                                        std::vector<ValueId>& inputs) {
+  if ((op == "div" || op == "mod") && !IsFloat(c.TypeOf(inputs[1]).dtype) && c.Varies(inputs[1])) {
     // Nobody reads the quotients behind the end, but a division by zero ends the program.
-    const Varying divisors = *c.VaryingOf(inputs[1]);
+    const Varyings divisors = c.VaryingsOf(inputs[1]);
     TEMPER_ASSIGN_OR_RETURN(inputs[1], Filled(c, inputs[1], 1));
-    c.SetVarying(inputs[1], divisors);
+    c.SetVaryings(inputs[1], divisors);
   }
   if (Scatters(op)) {
     TEMPER_RETURN_IF_ERROR(CutUpdates(c, inputs[0], inputs[1], inputs[2]));
-    return std::nullopt;
+    return Varyings{};
   }
-  if (c.VaryingOf(inputs[0]) == nullptr) return std::nullopt;
-  const Varying v = *c.VaryingOf(inputs[0]);
+  if (op == "matmul") {
+    TEMPER_RETURN_IF_ERROR(FillReduced(c, attrs, inputs));
+    return Varyings{};
+  }
   const int64_t rank = c.Rank(inputs[0]);
-  // What is behind the end may be as extreme as what is before it, and comes last.
-  if (op.starts_with("arg_") && attrs.Int("select_last_index", 0) != 0 && Names(Combined(attrs, rank), v.axis, rank))
-    return Refused(op);
-  if (op == "gather" && FromFront(attrs.Int("axis", 0), rank) == v.axis) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId at, c.Cast(inputs[1], DType::kI64));
-    TEMPER_ASSIGN_OR_RETURN(inputs[1], CountedFromFront(c, at, v.extent));
-    return std::nullopt;
-  }
-  const std::optional<double> neutral = Neutral(op, c.TypeOf(inputs[0]).dtype);
   const Ints combined = KeepsAxes(op) ? Ints{attrs.Int("axis", -1)} : Combined(attrs, rank);
-  if (!neutral.has_value() || !Names(combined, v.axis, rank)) return std::nullopt;
-  TEMPER_ASSIGN_OR_RETURN(inputs[0], Filled(c, inputs[0], *neutral));
-  return KeepsAxes(op) ? std::optional(v) : std::nullopt;
+  Varyings kept;
+  for (const Varying v : Varyings(c.VaryingsOf(inputs[0]))) {
+    // What is behind the end may be as extreme as what is before it, and comes last.
+    const bool last = attrs.Int("select_last_index", 0) != 0;
+    if (op.starts_with("arg_") && (last || v.lines > 1) && Names(combined, v.axis, rank)) return Refused(op);
+    if (op == "gather" && FromFront(attrs.Int("axis", 0), rank) == v.axis) {
+      TEMPER_ASSIGN_OR_RETURN(inputs[1],
+                              PlacesAlong(c, v, c.ShapeOf(inputs[0])[static_cast<size_t>(v.axis)], inputs[1]));
+      continue;
+    }
+    const std::optional<double> neutral = Neutral(op, c.TypeOf(inputs[0]).dtype);
+    if (!neutral.has_value() || !Names(combined, v.axis, rank)) continue;
+    TEMPER_ASSIGN_OR_RETURN(inputs[0], FilledAlong(c, inputs[0], v.axis, *neutral));
+    if (KeepsAxes(op)) kept.push_back(v);
+  }
+  return kept;
 }
 
-Result VaryingOf(Context& c, const Node& node) { return Rule(c, node).Find(); }
+bool CombinesVarying(Context& c, const Attrs& attrs, ValueId x) {
+  const int64_t rank = c.Rank(x);
+  const Ints combined = Combined(attrs, rank);
+  return IsFloat(c.TypeOf(x).dtype) &&
+         std::ranges::any_of(c.VaryingsOf(x), [&](const Varying& v) { return Names(combined, v.axis, rank); });
+}
 
-absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t extent) {
-  TEMPER_RETURN_IF_ERROR(CheckPlaces({extent}));
-  return c.Call("less", {}, {Counting(c, DType::kI64, {extent}), varying.extent});
+absl::StatusOr<ValueId> MeanOf(Context& c, const Attrs& attrs, ValueId x) {
+  const DType dtype = c.TypeOf(x).dtype, wide = SizeOf(dtype) < 4 ? DType::kF32 : dtype;
+  const int64_t rank = c.Rank(x);
+  double known = 1;
+  Varyings combined;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (!Names(Combined(attrs, rank), axis, rank)) continue;
+    const Varying* v = c.VaryingAlong(x, axis);
+    if (v != nullptr) combined.push_back(*v);
+    if (v == nullptr) known *= static_cast<double>(c.ShapeOf(x)[static_cast<size_t>(axis)]);
+  }
+  ValueId count = c.Scalar(wide, known);
+  for (const Varying& v : combined) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId extent, c.Cast(v.extent, wide));
+    TEMPER_ASSIGN_OR_RETURN(count, c.Call("mul", {}, {count, extent}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Cast(x, wide));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("reduce_sum", attrs, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, count}));
+  return c.Cast(v, dtype);
+}
+
+absl::StatusOr<Varyings> VaryingsOfResult(Context& c, const Node& node) { return Rule(c, node).Find(); }
+
+absl::Status MustBeOneLine(Context& c, ValueId v, std::string_view what) {
+  const bool has_more = std::ranges::any_of(c.VaryingsOf(v), [](const Varying& own) { return own.lines > 1; });
+  return has_more ? Refused(what) : absl::OkStatus();
+}
+
+Result MovedTo(Context& c, const Varying& v, std::span<const int64_t> from, std::span<const int64_t> shape, size_t to) {
+  // Lines in all, and the elements of each of them.
+  const size_t at = static_cast<size_t>(v.axis);
+  const int64_t all = NumElements(from.first(at)) * v.lines, before = NumElements(shape.first(to));
+  const int64_t most = from[at] / v.lines;
+  if (before < 1 || all % before != 0) return std::nullopt;
+  const int64_t lines = all / before, length = shape[to] / std::max<int64_t>(lines, 1);
+  const bool fits = lines > 0 && length * lines == shape[to] && length > 0 && (length > 1 || most == 1) &&
+                    (length % most == 0 || most % length == 0);
+  if (!fits) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId extent, ScaledExtent(c, v.extent, shape[to], from[at]));
+  return Varying{static_cast<int64_t>(to), extent, lines};
+}
+
+absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t most) {
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({most}));
+  NDArray at(DType::kI64, {most});
+  for (int64_t i = 0; i < most; ++i) at.as<int64_t>()[static_cast<size_t>(i)] = i % (most / varying.lines);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId length, ScaledExtent(c, varying.extent, 1, varying.lines));
+  return c.Call("less", {}, {c.Constant(std::move(at)), length});
+}
+
+absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value) {
+  const Varying* varying = c.VaryingAlong(v, axis);
+  if (varying == nullptr) return v;
+  Varyings rest = Without(c.VaryingsOf(v), axis);
+  const size_t at = static_cast<size_t>(axis);
+  Shape along(c.ShapeOf(v).size() - at, 1);
+  along[0] = c.ShapeOf(v)[at];
+  TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, along[0]));
+  TEMPER_ASSIGN_OR_RETURN(within, c.Reshape(within, std::move(along)));
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("where", {}, {within, v, c.Scalar(c.TypeOf(v).dtype, value)}));
+  c.SetVaryings(v, std::move(rest));
+  return v;
 }
 
 absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value) {
-  const Varying* varying = c.VaryingOf(v);
-  if (varying == nullptr) return v;
-  const size_t axis = static_cast<size_t>(varying->axis);
-  Shape along(c.ShapeOf(v).size() - axis, 1);
-  along[0] = c.ShapeOf(v)[axis];
-  TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, along[0]));
-  TEMPER_ASSIGN_OR_RETURN(within, c.Reshape(within, std::move(along)));
-  return c.CallWhole("where", {}, {within, v, c.Scalar(c.TypeOf(v).dtype, value)});
+  for (const Varying varying : Varyings(c.VaryingsOf(v))) {
+    TEMPER_ASSIGN_OR_RETURN(v, FilledAlong(c, v, varying.axis, value));
+  }
+  return v;
+}
+
+absl::StatusOr<ValueId> WholeAlong(Context& c, ValueId v, int64_t axis) {
+  if (c.VaryingAlong(v, axis) == nullptr) return v;
+  Varyings rest = Without(c.VaryingsOf(v), axis);
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
+  c.SetVaryings(v, std::move(rest));
+  return v;
 }
 
 absl::Status CutUpdates(Context& c, ValueId data, ValueId& at, ValueId& updates) {
-  const Varying *places = c.VaryingOf(at), *own = c.VaryingOf(data), *given = c.VaryingOf(updates);
-  const auto lines = [&] { return own != nullptr && *own == *places && own->axis + 1 < c.Rank(at); };
-  if (places == nullptr || lines()) return absl::OkStatus();
-  if (given == nullptr || *given != *places) return Refused("a scatter of other updates");
+  const Varyings &places = c.VaryingsOf(at), &own = c.VaryingsOf(data);
+  const auto lines = [&] { return own == places && own[0].axis + 1 < c.Rank(at); };
+  if (places.empty()) return absl::OkStatus();
+  if (places.size() > 1) return Refused("a scatter");
+  if (lines()) return absl::OkStatus();
+  if (c.VaryingsOf(updates) != places) return Refused("a scatter of other updates");
   TEMPER_ASSIGN_OR_RETURN(at, Filled(c, at, -1));
   TEMPER_ASSIGN_OR_RETURN(updates, c.CallWhole("identity", {}, {updates}));
   return absl::OkStatus();
@@ -469,45 +662,62 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
   return scaled;
 }
 
+absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride) {
+  if (more == -1 && stride == 1) return extent;
+  const std::string what = absl::StrCat("stops in extent ", extent, " + ", more, " by ", stride);
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
+  const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {extent, number(more + stride)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("max", {}, {v, number(0)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, number(stride)}));
+  if (const int64_t most = c.MostOf(extent); most > 0)
+    c.SetMost(v, std::max<int64_t>(most + more + stride, 0) / stride);
+  c.KeepMade(what, v);
+  return v;
+}
+
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
-  const Varying varying = *c.VaryingOf(v);
+  const Varying varying = c.VaryingsOf(v)[0];
   const Shape shape = c.ShapeOf(v);
   const size_t axis = static_cast<size_t>(varying.axis);
-  const int64_t outer = NumElements(std::span(shape).first(axis)), extent = shape[axis];
+  // Along an axis with lines there are more of them.
+  const int64_t outer = NumElements(std::span(shape).first(axis)) * varying.lines, extent = shape[axis] / varying.lines;
   if (outer == 1) return v;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, varying.extent, 1, varying.lines));
   TEMPER_RETURN_IF_ERROR(CheckPlaces({outer, extent}));
   // The line and the position in it of each element of the result.
   const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
   const ValueId at = Counting(c, DType::kI64, {outer * extent});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId length, c.Call("max", {}, {varying.extent, number(1)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId length, c.Call("max", {}, {own, number(1)}));
   TEMPER_ASSIGN_OR_RETURN(ValueId line, c.Call("div", {}, {at, length}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId skipped, c.Call("mul", {}, {line, length}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId step, c.Call("sub", {}, {at, skipped}));
   TEMPER_ASSIGN_OR_RETURN(line, c.Call("mul", {}, {line, number(extent)}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId from, c.Call("add", {}, {line, step}));
   Shape flat(shape.begin() + varying.axis, shape.end());
-  flat[0] *= outer;
+  flat[0] = outer * extent;
   TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {}, {v}));
   TEMPER_ASSIGN_OR_RETURN(whole, GatherFlat(c, whole, from, std::move(flat)));
   TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, shape));
-  c.SetVarying(whole, varying);
+  c.SetVaryings(whole, {varying});
   return whole;
 }
 
 absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what) {
-  return c.VaryingOf(v) == nullptr ? absl::OkStatus() : Refused(what);
+  return c.Varies(v) ? Refused(what) : absl::OkStatus();
 }
 
 absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>& axes, std::string_view what) {
-  const Varying* varying = c.VaryingOf(v);
-  return varying != nullptr && Names(axes, varying->axis, c.Rank(v)) ? Refused(what) : absl::OkStatus();
+  const bool varies =
+      std::ranges::any_of(c.VaryingsOf(v), [&](const Varying& own) { return Names(axes, own.axis, c.Rank(v)); });
+  return varies ? Refused(what) : absl::OkStatus();
 }
 
 absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
   const int64_t room = c.ShapeOf(v)[static_cast<size_t>(count.axis)];
-  const Varying* own = c.VaryingOf(v);
+  const Varying* own = c.VaryingAlong(v, count.axis);
   if (own != nullptr && *own == count) return v;
-  if (own != nullptr && own->axis != count.axis) return Refused("a slice along another axis");
+  if (own != nullptr && own->lines > 1) return Refused("a slice");
   // Where there is room for all, values that are cut to one end agree.
   ValueId least = count.extent;
   const int64_t may_be = c.MostOf(count.extent);
@@ -515,20 +725,23 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
     const ValueId most = own != nullptr ? own->extent : c.Scalar(DType::kI64, static_cast<double>(room));
     TEMPER_ASSIGN_OR_RETURN(least, c.Call("min", {}, {count.extent, most}));
   }
+  Varyings varyings = Without(c.VaryingsOf(v), count.axis);
+  varyings.push_back({count.axis, least});
   TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
-  c.SetVarying(v, {count.axis, least});
+  c.SetVaryings(v, std::move(varyings));
   return v;
 }
 
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
 
 absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims) {
-  if (!dims.varying.has_value()) return v;
-  if (const Varying* own = c.VaryingOf(v))
-    return *own == *dims.varying ? absl::StatusOr<ValueId>(v) : Refused("a shape");
+  const Varyings& own = c.VaryingsOf(v);
+  if (dims.varyings.empty() || own == dims.varyings) return v;
+  const auto is_told = [&](const Varying& varying) { return std::ranges::count(dims.varyings, varying) > 0; };
+  if (!std::ranges::all_of(own, is_told)) return Refused("a shape");
   // Others may have the value, too, and mean all of it.
   TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
-  c.SetVarying(v, *dims.varying);
+  c.SetVaryings(v, dims.varyings);
   return v;
 }
 

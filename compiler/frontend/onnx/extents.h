@@ -1,6 +1,6 @@
-// Extents that only the run knows, such as the number of boxes that are found. A value that has one is as large as it
-// can get; what counts lies at the front along that axis, and what is behind it is any numbers. Context::Call asks here
-// what operators make of it. Those that would have to know the extent are refused.
+// Extents that only the run knows, such as the number of boxes that are found. A value that has some is as large as it
+// can get; what counts lies at the front along their axes, and what is behind it is any numbers. Context::Call asks
+// here what operators make of it. Those that would have to know the extent are refused.
 #pragma once
 
 #include "compiler/frontend/onnx/context.h"
@@ -9,22 +9,40 @@ namespace temper::onnx_frontend {
 
 // Readies operands for an operator that combines elements along an axis whose extent varies: those behind the end
 // become ones that change nothing. Negative positions along such an axis become positive ones. What the result has in
-// spite of that; nullopt: as VaryingOf says.
-absl::StatusOr<std::optional<Varying>> PrepareVarying(Context& c, std::string_view op, const Attrs& attrs,
-                                                      std::vector<ValueId>& inputs);
-// What the result of a node has, whose operands are ready; nullopt: all of its extents are known.
-absl::StatusOr<std::optional<Varying>> VaryingOf(Context& c, const Node& node);
+// spite of that, beside what VaryingsOfResult says.
+absl::StatusOr<Varyings> PrepareVarying(Context& c, std::string_view op, const Attrs& attrs,
+                                        std::vector<ValueId>& inputs);
+// What the result of a node has, whose operands are ready.
+absl::StatusOr<Varyings> VaryingsOfResult(Context& c, const Node& node);
 
-// `v` with `value` behind its end, as a value of known extents.
+// Whether a reduction combines elements of floats along an axis that varies.
+bool CombinesVarying(Context& c, const Attrs& attrs, ValueId x);
+// reduce_mean of such ones.
+absl::StatusOr<ValueId> MeanOf(Context& c, const Attrs& attrs, ValueId x);
+
+// `v` with `value` behind its ends, as a value of known extents.
 absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value);
+// The same along this axis alone.
+absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value);
+// `v` with whatever is behind its end along the axis, as a value whose extent there is known.
+absl::StatusOr<ValueId> WholeAlong(Context& c, ValueId v, int64_t axis);
 // Readies places and updates of a scatter into `data`, which are as many: those behind the end go nowhere. Lines that
 // the data has as many of stay as they are.
 absl::Status CutUpdates(Context& c, ValueId data, ValueId& at, ValueId& updates);
-// Which positions along the axis count: bools, [extent].
-absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t extent);
+// Which positions along an axis of `most` elements count: bools, [most].
+absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t most);
+// An error where positions along an axis are not those of what counts: it has several lines.
+absl::Status MustBeOneLine(Context& c, ValueId v, std::string_view what);
+// What axis `to` of a new shape has of `v`, an axis of the old one: its elements, or each of some of them, or several
+// of them. nullopt: it has something else.
+absl::StatusOr<std::optional<Varying>> MovedTo(Context& c, const Varying& v, std::span<const int64_t> from,
+                                               std::span<const int64_t> shape, size_t to);
 // extent * factor / divisor, an i64 without axes. The same value for the same numbers: two values that have it agree.
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor);
-// The same elements, one behind another at the front, as if the extent were the largest.
+// (extent + more) / stride + 1, rounded down, and no less than 0: how often a window of that stride stops. The same
+// value for the same numbers.
+absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride);
+// The same elements, one behind another at the front, as if the extent were the largest. `v` varies along one axis.
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v);
 
 // The first elements of `v` along the axis, `count.extent` of them, or all where there are fewer.
@@ -35,10 +53,10 @@ absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what);
 // The same of the extents along these axes, counted from either end.
 absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>& axes, std::string_view what);
 
-// A shape that is known, but for one extent perhaps, which stands with its largest.
+// A shape that is known, but for some extents perhaps, which stand with their largest.
 struct Dims {
   std::vector<int64_t> most;
-  std::optional<Varying> varying;  // axis: the position in `most`
+  Varyings varyings;  // axis: the position in `most`
 };
 // From a value of integers; `what` goes into the error.
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);

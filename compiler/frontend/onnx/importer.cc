@@ -124,7 +124,7 @@ class Importer {
     }
     const int told_by = static_cast<int>(known - extents_.begin());  // counted from the hidden inputs' first
     graph_.input_extents.push_back({static_cast<int>(graph_.inputs.size()) - 1, range->axis, told_by, range->least});
-    context_.SetVarying(v, {range->axis, known->second});
+    context_.SetVaryings(v, {{range->axis, known->second}});
     return absl::OkStatus();
   }
 
@@ -136,7 +136,9 @@ class Importer {
         return absl::Status(v.status().code(),
                             absl::StrCat("graph output '", output.name(), "': ", std::string(v.status().message())));
       }
-      if (context_.VaryingOf(*v) != nullptr) {
+      if (context_.VaryingsOf(*v).size() > 1)
+        return absl::UnimplementedError(absl::StrCat("graph output '", output.name(), "' varies along several axes"));
+      if (context_.Varies(*v)) {
         if (IsPacked(graph_.values[*v].type.dtype))
           return absl::UnimplementedError(absl::StrCat("graph output '", output.name(),
                                                        "' has numbers of less than a "
@@ -144,12 +146,12 @@ class Importer {
         TEMPER_ASSIGN_OR_RETURN(v, Dense(context_, *v));
       }
       // Each output is a value of its own under its own name, whatever identities the model had.
-      if (graph_.values[*v].is_constant && context_.VaryingOf(*v) == nullptr) {
+      if (graph_.values[*v].is_constant && !context_.Varies(*v)) {
         v = context_.Constant(*graph_.values[*v].constant, output.name());
       } else if (!taken.insert(*v).second) {
-        const Varying* varying = context_.VaryingOf(*v);
+        Varyings varyings = context_.VaryingsOf(*v);
         TEMPER_ASSIGN_OR_RETURN(v, graph_.AddNode("identity", {}, {*v}, output.name()));
-        if (varying != nullptr) context_.SetVarying(*v, *varying);
+        context_.SetVaryings(*v, std::move(varyings));
       }
       graph_.values[*v].name = output.name();
       taken.insert(*v);
@@ -163,18 +165,19 @@ class Importer {
     const int results = static_cast<int>(graph_.outputs.size());
     std::map<ValueId, int> told;
     for (int output = 0; output < results; ++output) {
-      const Varying* varying = context_.VaryingOf(graph_.outputs[static_cast<size_t>(output)]);
-      if (varying == nullptr) continue;
-      const auto [place, added] = told.try_emplace(varying->extent, static_cast<int>(graph_.outputs.size()));
+      const Varyings& varyings = context_.VaryingsOf(graph_.outputs[static_cast<size_t>(output)]);
+      if (varyings.empty()) continue;
+      const Varying varying = varyings[0];
+      const auto [place, added] = told.try_emplace(varying.extent, static_cast<int>(graph_.outputs.size()));
       if (added) {
-        ValueId extent = varying->extent;
+        ValueId extent = varying.extent;
         if (!taken.insert(extent).second) {
           TEMPER_ASSIGN_OR_RETURN(extent, graph_.AddNode("identity", {}, {extent}));
         }
         graph_.outputs.push_back(extent);
         ++graph_.hidden;
       }
-      graph_.extents.push_back({output, varying->axis, place->second});
+      graph_.extents.push_back({output, varying.axis, place->second});
     }
     return absl::OkStatus();
   }

@@ -95,15 +95,21 @@ absl::Status CheckReach(const Shape& data, const Shape& indices, int64_t axis) {
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("the indices reach beyond the tensor");
 }
 
-absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis) {
+absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis,
+                                         ValueId varying) {
   const Shape shape = c.ShapeOf(indices);
   const size_t along = static_cast<size_t>(axis);
   TEMPER_RETURN_IF_ERROR(CheckReach(data, shape, axis));
   const std::vector<int64_t> strides = RowMajorStrides(data);
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along]));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along], varying));
   TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));
-  TEMPER_ASSIGN_OR_RETURN(NDArray beside, PlacesBeside(shape, strides, along));
-  return c.Call("add", {}, {at, c.Constant(std::move(beside))});
+  TEMPER_ASSIGN_OR_RETURN(NDArray numbers, PlacesBeside(shape, strides, along));
+  // Of the first elements they are the same.
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, at, "places of elements"));
+  Dims dims{numbers.shape(), c.VaryingsOf(at)};
+  std::erase_if(dims.varyings, [axis](const Varying& v) { return v.axis == axis; });
+  TEMPER_ASSIGN_OR_RETURN(const ValueId beside, WithDims(c, c.Constant(std::move(numbers)), dims));
+  return c.Call("add", {}, {at, beside});
 }
 
 absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names) {
@@ -131,6 +137,7 @@ absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data
 }
 
 absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, holds, "what takes some of them"));
   TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
   TEMPER_RETURN_IF_ERROR(CheckPlaces(c.ShapeOf(holds)));
   // An axis of one element is none that a reshape could tell from others.
@@ -152,7 +159,7 @@ absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
   const ValueId none = c.Constant(NDArray(DType::kI64, {count}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId places,
                           c.Call("scatter", along, {none, number, Counting(c, DType::kI64, {count})}));
-  c.SetVarying(places, {0, extent});
+  c.SetVaryings(places, {{0, extent}});
   return places;
 }
 
@@ -161,11 +168,10 @@ absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& pa
   std::string what = "places of parts";
   for (ValueId part : parts) {
     const int64_t extent = c.ShapeOf(part)[static_cast<size_t>(axis)];
-    if (const Varying* v = c.VaryingOf(part)) {
-      if (v->axis != axis) return absl::UnimplementedError("parts that vary along different axes");
-      absl::StrAppend(&what, " ", v->extent, " of ", extent);
+    if (const Varying* v = c.VaryingAlong(part, axis)) {
+      absl::StrAppend(&what, " ", v->extent, " of ", extent, " in ", v->lines);
       TEMPER_ASSIGN_OR_RETURN(within.emplace_back(), WithinExtent(c, *v, extent));
-      TEMPER_ASSIGN_OR_RETURN(part, c.CallWhole("identity", {}, {part}));
+      TEMPER_ASSIGN_OR_RETURN(part, WholeAlong(c, part, axis));
     } else {
       NDArray all(DType::kBool, {extent});
       for (int64_t i = 0; i < extent; ++i) all.Set(i, 1);

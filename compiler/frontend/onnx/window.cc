@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -82,6 +83,25 @@ Attrs WindowAttrs(const Window& w) {
   attrs.Set("dilations", w.dilations);
   attrs.Set("pads", w.pads);
   return attrs;
+}
+
+absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const Window& w, double filler,
+                                          ValueId& image) {
+  const bool same = n.String("auto_pad", "NOTSET").starts_with("SAME");
+  const size_t axes = w.kernel.size();
+  Varyings moved;
+  for (const Varying v : Varyings(c.VaryingsOf(image))) {
+    if (v.axis < 2) continue;
+    const size_t d = static_cast<size_t>(v.axis) - 2;
+    const int64_t stride = w.strides[d], span = (w.kernel[d] - 1) * w.dilations[d] + 1, behind = w.pads[axes + d];
+    // How such pads share out depends on the extent, but for windows that stop everywhere.
+    const bool refused = v.lines > 1 || n.Int("ceil_mode", 0) != 0 || (same && stride != 1);
+    if (refused) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, image, n.proto.op_type()));
+    TEMPER_ASSIGN_OR_RETURN(image, behind > 0 ? FilledAlong(c, image, v.axis, filler) : WholeAlong(c, image, v.axis));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, v.extent, w.pads[d] + behind - span, stride));
+    moved.push_back({v.axis, stops});
+  }
+  return moved;
 }
 
 absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias) {

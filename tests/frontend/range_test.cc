@@ -1,0 +1,399 @@
+// Models whose input has a range along an axis: at each length they give what they give where that length is known.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "base/rng.h"
+#include "base/strides.h"
+#include "tests/frontend/model_builder.h"
+
+namespace temper {
+namespace {
+
+using testing::ExpectArray;
+using ::testing::HasSubstr;
+using testing::ModelBuilder;
+using Ints = std::vector<int64_t>;
+
+constexpr int64_t kMost = 7;
+
+// From "x" to "y".
+struct RangeChain {
+  const char* name;
+  Ints shape;  // of x; -1: the range
+  std::function<void(ModelBuilder&)> add;
+};
+
+void Weights(ModelBuilder& m, const char* name, const Ints& shape) {
+  Rng rng(11);
+  std::vector<float> data(static_cast<size_t>(NumElements(shape)));
+  for (float& v : data) v = static_cast<float>(rng.Uniform() - 0.5);
+  m.Floats(name, shape, data);
+}
+onnx::NodeProto& Axis(onnx::NodeProto& node, int64_t axis) {
+  ModelBuilder::SetInt(node, "axis", axis);
+  return node;
+}
+void Permuted(ModelBuilder& m, const char* from, const char* to, const Ints& perm) {
+  ModelBuilder::SetInts(m.Node("Transpose", {from}, {to}), "perm", perm);
+}
+// "shape" of "x" by its elements: numbers, or -1 - i for the extent of x along axis i.
+void ShapeLike(ModelBuilder& m, const char* name, const Ints& elements) {
+  m.Node("Shape", {"x"}, {std::string(name) + "_of_x"});
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const std::string part = std::string(name) + std::to_string(i);
+    parts.push_back(part);
+    m.Ints(elements[i] < 0 ? part + "_at" : part, {elements[i] < 0 ? -1 - elements[i] : elements[i]});
+    if (elements[i] < 0) m.Node("Gather", {std::string(name) + "_of_x", part + "_at"}, {part});
+  }
+  Axis(m.Node("Concat", parts, {name}), 0);
+}
+void Attention(ModelBuilder& m, bool causal) {
+  Permuted(m, "x", "keys", {0, 2, 1});
+  m.Node("MatMul", {"x", "keys"}, {"scores"});
+  if (causal) {
+    m.Floats("lowest", {1}, {-std::numeric_limits<float>::infinity()});
+    m.Ints("above", {1});
+    ShapeLike(m, "square", {-2, -2});
+    m.Node("Expand", {"lowest", "square"}, {"full"});
+    m.Node("Trilu", {"full", "above"}, {"hidden"});
+    m.Node("Add", {"scores", "hidden"}, {"seen"});
+  }
+  Axis(m.Node("Softmax", {causal ? "seen" : "scores"}, {"shares"}), -1);
+  m.Node("MatMul", {"shares", "x"}, {"y"});
+}
+void Convolution(ModelBuilder& m, const char* op, int64_t kernel, const Ints& pads, int64_t stride, int64_t dilation) {
+  const bool conv = std::string_view(op) == "Conv";
+  if (conv) Weights(m, "w", {5, 3, kernel});
+  onnx::NodeProto& node = conv ? m.Node(op, {"x", "w"}, {"y"}) : m.Node(op, {"x"}, {"y"});
+  if (!conv) ModelBuilder::SetInts(node, "kernel_shape", {kernel});
+  ModelBuilder::SetInts(node, "pads", pads);
+  ModelBuilder::SetInts(node, "strides", {stride});
+  if (dilation != 1) ModelBuilder::SetInts(node, "dilations", {dilation});
+  if (std::string_view(op) == "AveragePool") ModelBuilder::SetInt(node, "count_include_pad", 1);
+}
+void Recurrent(ModelBuilder& m, const char* op, int64_t gates, const char* direction) {
+  const int64_t directions = std::string_view(direction) == "bidirectional" ? 2 : 1;
+  Weights(m, "w", {directions, gates * 5, 3});
+  Weights(m, "r", {directions, gates * 5, 5});
+  onnx::NodeProto& node = m.Node(op, {"x", "w", "r"}, {"all", "last"});
+  ModelBuilder::SetInt(node, "hidden_size", 5);
+  ModelBuilder::SetString(node, "direction", direction);
+  m.Ints("zero_and_last", {0});
+  m.Node("ReduceSum", {"all", "zero_and_last"}, {"sum"});
+  m.Node("Squeeze", {"sum", "zero_and_last"}, {"summed"});
+  m.Node("Add", {"summed", "last"}, {"y"});
+}
+
+const RangeChain kRangeChains[] = {
+    {"attention", {2, -1, 4}, [](ModelBuilder& m) { Attention(m, false); }},
+    {"causal attention", {2, -1, 4}, [](ModelBuilder& m) { Attention(m, true); }},
+    {"products of columns",
+     {2, -1, 4},
+     [](ModelBuilder& m) {
+       Permuted(m, "x", "rows", {0, 2, 1});
+       m.Node("MatMul", {"rows", "x"}, {"y"});
+     }},
+    {"lines by batch and position",
+     {3, -1, 4},
+     [](ModelBuilder& m) {
+       Weights(m, "w", {4, 5});
+       m.Ints("lines", {-1, 4});
+       m.Node("Reshape", {"x", "lines"}, {"flat"});
+       m.Node("MatMul", {"flat", "w"}, {"product"});
+       m.Ints("all", {0});
+       m.Node("ReduceSum", {"product", "all"}, {"sum"});
+       m.Node("Add", {"product", "sum"}, {"both"});
+       ShapeLike(m, "back", {3, -2, 5});
+       m.Node("Reshape", {"both", "back"}, {"y"});
+     }},
+    {"lines as the result", {3, -1, 4}, [](ModelBuilder& m) { Axis(m.Node("Flatten", {"x"}, {"y"}), 2); }},
+    {"elements by their places in lines",
+     {3, -1},
+     [](ModelBuilder& m) {
+       m.Ints("flat", {-1});
+       m.Node("Reshape", {"x", "flat"}, {"line"});
+       m.Ints("at", {0, 2, -1, -3});
+       m.Node("Gather", {"line", "at"}, {"y"});
+     }},
+    {"lines behind one another",
+     {3, -1},
+     [](ModelBuilder& m) {
+       m.Ints("flat", {-1});
+       m.Node("Reshape", {"x", "flat"}, {"line"});
+       m.Floats("more", {2}, {5, 6});
+       Axis(m.Node("Concat", {"line", "more", "line"}, {"y"}), 0);
+     }},
+    {"heads in the batch",
+     {5, -1, 4},
+     [](ModelBuilder& m) {
+       ShapeLike(m, "by_heads", {5, -2, 2, 2});
+       m.Node("Reshape", {"x", "by_heads"}, {"heads"});
+       Permuted(m, "heads", "first", {1, 2, 0, 3});
+       Permuted(m, "heads", "keys", {1, 2, 3, 0});
+       m.Node("MatMul", {"first", "keys"}, {"scores"});
+       Axis(m.Node("Softmax", {"scores"}, {"shares"}), -1);
+       m.Node("MatMul", {"shares", "first"}, {"seen"});
+       Permuted(m, "seen", "steps", {2, 0, 1, 3});
+       m.Ints("lines", {-1, 4});
+       m.Node("Reshape", {"steps", "lines"}, {"flat"});
+       Weights(m, "w", {4, 4});
+       m.Node("MatMul", {"flat", "w"}, {"mixed"});
+       ShapeLike(m, "back", {5, -2, 4});
+       m.Node("Reshape", {"mixed", "back"}, {"y"});
+     }},
+    {"a mean",
+     {2, -1, 4},
+     [](ModelBuilder& m) {
+       ModelBuilder::SetInts(m.Node("ReduceMean", {"x"}, {"mean"}), "axes", {1, 2});
+       m.Node("Sub", {"x", "mean"}, {"y"});
+     }},
+    {"pixels normalised",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       m.Floats("scale", {3}, {1, 2, 3});
+       m.Floats("bias", {3}, {0, 1, 2});
+       m.Node("InstanceNormalization", {"x", "scale", "bias"}, {"y"});
+     }},
+    {"examples normalised",
+     {-1, 3, 4},
+     [](ModelBuilder& m) {
+       m.Floats("scale", {3}, {1, 2, 3});
+       m.Floats("bias", {3}, {0, 1, 2});
+       m.Node("InstanceNormalization", {"x", "scale", "bias"}, {"y"});
+     }},
+    {"a convolution",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Convolution(m, "Conv", 3, {1, 1}, 1, 1);
+     }},
+    {"a convolution by steps",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Convolution(m, "Conv", 3, {1, 1}, 2, 1);
+     }},
+    {"a convolution with holes",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Convolution(m, "Conv", 2, {0, 3}, 3, 2);
+     }},
+    {"a convolution of what was",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Convolution(m, "Conv", 3, {2, 0}, 1, 1);
+     }},
+    {"a maximum of neighbours",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Convolution(m, "MaxPool", 2, {1, 1}, 2, 1);
+     }},
+    {"an average of neighbours",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Convolution(m, "AveragePool", 2, {1, 1}, 2, 1);
+     }},
+    {"two convolutions that meet",
+     {2, 3, -1, 6},
+     [](ModelBuilder& m) {
+       Weights(m, "wide", {4, 3, 3, 3});
+       Weights(m, "narrow", {4, 3, 1, 1});
+       onnx::NodeProto& one = m.Node("Conv", {"x", "wide"}, {"one"});
+       ModelBuilder::SetInts(one, "pads", {1, 1, 1, 1});
+       ModelBuilder::SetInts(one, "strides", {2, 2});
+       ModelBuilder::SetInts(m.Node("Conv", {"x", "narrow"}, {"other"}), "strides", {2, 2});
+       m.Node("Add", {"one", "other"}, {"sum"});
+       m.Node("GlobalAveragePool", {"sum"}, {"y"});
+     }},
+    {"pads",
+     {2, -1, 3},
+     [](ModelBuilder& m) {
+       m.Ints("pads", {0, 2, 0, 0, 1, 1});
+       m.Floats("value", {}, {9});
+       m.Node("Pad", {"x", "pads", "value"}, {"y"});
+     }},
+    {"pads that take away",
+     {2, -1, 3},
+     [](ModelBuilder& m) {
+       m.Ints("pads", {0, 1, 0, 0, -1, 0});
+       m.Node("Pad", {"x", "pads"}, {"y"});
+     }},
+    {"steps of an LSTM", {-1, 2, 3}, [](ModelBuilder& m) { Recurrent(m, "LSTM", 4, "bidirectional"); }},
+    {"sequences of an LSTM", {4, -1, 3}, [](ModelBuilder& m) { Recurrent(m, "LSTM", 4, "forward"); }},
+    {"steps of a GRU", {-1, 2, 3}, [](ModelBuilder& m) { Recurrent(m, "GRU", 3, "reverse"); }},
+    {"sequences of an RNN", {4, -1, 3}, [](ModelBuilder& m) { Recurrent(m, "RNN", 1, "bidirectional"); }},
+    {"a row again and again",
+     {1, -1, 3},
+     [](ModelBuilder& m) {
+       m.Floats("row", {1, 1, 3}, {1, 2, 3});
+       ShapeLike(m, "repeats", {1, -2, 1});
+       m.Node("Tile", {"row", "repeats"}, {"rows"});
+       m.Node("Mul", {"x", "rows"}, {"y"});
+     }},
+    {"elements beside elements",
+     {2, -1},
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"x"}, {"shape"});
+       m.Ints("one", {1});
+       m.Node("ConstantOfShape", {"shape"}, {"zeros"});
+       ModelBuilder::SetInt(m.Node("Cast", {"zeros"}, {"first"}), "to", onnx::TensorProto::INT64);
+       m.Node("Sub", {"first", "one"}, {"last"});
+       Axis(m.Node("GatherElements", {"x", "last"}, {"y"}), 1);
+     }},
+    {"a part of a table for each",
+     {1, -1, 3},
+     [](ModelBuilder& m) {
+       Weights(m, "table", {1, 9, 9});
+       m.Ints("zeros", {0, 0});
+       m.Ints("axes", {1, 2});
+       ShapeLike(m, "ends", {-2, -2});
+       m.Node("Slice", {"table", "zeros", "ends", "axes"}, {"part"});
+       m.Node("MatMul", {"part", "x"}, {"y"});
+     }},
+    {"a slice that starts at nothing",
+     {1, -1, 3},
+     [](ModelBuilder& m) {
+       Weights(m, "table", {1, 9, 3});
+       ShapeLike(m, "end", {-2});
+       m.Ints("axis", {1});
+       m.Node("Sub", {"end", "end"}, {"start"});
+       m.Node("Slice", {"table", "start", "end", "axis"}, {"part"});
+       m.Node("Add", {"part", "x"}, {"y"});
+     }},
+};
+
+std::ostream& operator<<(std::ostream& out, const RangeChain& chain) { return out << chain.name; }
+
+ModelBuilder ModelOf(const RangeChain& chain) {
+  ModelBuilder m(17);
+  m.Input("x", chain.shape);
+  auto* dims = m.model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+  for (int i = 0; i < dims->dim_size(); ++i) {
+    if (chain.shape[static_cast<size_t>(i)] < 0) dims->mutable_dim(i)->set_dim_param("n");
+  }
+  chain.add(m);
+  m.Output("y");
+  return m;
+}
+
+Shape WithLength(Shape shape, int64_t length) {
+  std::ranges::replace(shape, int64_t{-1}, length);
+  return shape;
+}
+
+// The elements of `x` at the front along the axis, with what is no number behind them.
+NDArray Behind(const NDArray& x, int64_t axis, int64_t most) {
+  Shape shape = x.shape();
+  const int64_t length = shape[static_cast<size_t>(axis)];
+  shape[static_cast<size_t>(axis)] = most;
+  NDArray all(x.dtype(), shape);
+  const int64_t inner = NumElements(std::span(shape).subspan(static_cast<size_t>(axis) + 1));
+  for (int64_t i = 0; i < all.size(); ++i) {
+    const int64_t at = i / inner % most, from = i / inner / most * length + at;
+    all.Set(i, at < length ? x.At(from * inner + i % inner) : std::numeric_limits<double>::quiet_NaN());
+  }
+  return all;
+}
+
+class Range : public ::testing::TestWithParam<RangeChain> {};
+
+TEST_P(Range, GivesWhatItGivesOfAKnownLength) {
+  const RangeChain& chain = GetParam();
+  const int64_t axis = std::ranges::find(chain.shape, -1) - chain.shape.begin();
+  const ModelBuilder m = ModelOf(chain);
+  const absl::StatusOr<Graph> range = m.Import({.dims = {{"n", DimLength(2, kMost)}}});
+  ASSERT_TRUE(range.ok()) << range.status();
+  Rng rng(5);
+  for (const int64_t length : {kMost, kMost - 1, int64_t{4}, int64_t{2}}) {
+    SCOPED_TRACE(length);
+    const absl::StatusOr<Graph> known = m.Import({.dims = {{"n", length}}});
+    ASSERT_TRUE(known.ok()) << known.status();
+    NDArray x(DType::kF32, WithLength(chain.shape, length)), count(DType::kI64, {});
+    for (int64_t i = 0; i < x.size(); ++i) x.Set(i, rng.Uniform() - 0.5);
+    count.Set(0, static_cast<double>(length));
+    const auto want = RunReference(*known, std::vector<NDArray>{x});
+    const auto got = RunReference(*range, std::vector<NDArray>{Behind(x, axis, kMost), count});
+    ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+    Shape shape = (*got)[0].shape();
+    for (const Extent& e : range->extents)
+      shape[static_cast<size_t>(e.axis)] = (*got)[static_cast<size_t>(e.told_by)].as<int64_t>()[0];
+    ASSERT_EQ(shape, (*want)[0].shape());
+    for (int64_t i = 0; i < NumElements(shape); ++i) ASSERT_NEAR((*got)[0].At(i), (*want)[0].At(i), 1e-5) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Chains, Range, ::testing::ValuesIn(kRangeChains),
+                         [](const ::testing::TestParamInfo<RangeChain>& info) {
+                           std::string name = info.param.name;
+                           std::ranges::replace_if(
+                               name, [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+TEST(RangeRefusals, WhatDependsOnWhereTheEndIs) {
+  const auto pool = [](const char* op, std::function<void(onnx::NodeProto&)> set) {
+    return [=](ModelBuilder& m) {
+      onnx::NodeProto& node = m.Node(op, {"x"}, {"y"});
+      ModelBuilder::SetInts(node, "kernel_shape", {2});
+      ModelBuilder::SetInts(node, "strides", {2});
+      set(node);
+    };
+  };
+  const RangeChain refused[] = {
+      {"uncounted pads",
+       {1, 2, -1},
+       pool("AveragePool",
+            [](auto& n) {
+              ModelBuilder::SetInts(n, "pads", {0, 1});
+            })},
+      {"windows that reach out", {1, 2, -1}, pool("MaxPool", [](auto& n) { ModelBuilder::SetInt(n, "ceil_mode", 1); })},
+      {"pads that share out",
+       {1, 2, -1},
+       pool("MaxPool", [](auto& n) { ModelBuilder::SetString(n, "auto_pad", "SAME_UPPER"); })},
+      {"channels",
+       {1, -1, 6},
+       [](ModelBuilder& m) {
+         Weights(m, "w", {2, kMost, 1});
+         m.Node("Conv", {"x", "w"}, {"y"});
+       }},
+      {"a larger image",
+       {1, 2, -1},
+       [](ModelBuilder& m) {
+         m.Floats("scales", {3}, {1, 1, 2});
+         m.Node("Resize", {"x", "", "scales"}, {"y"});
+       }},
+      {"a scale by the size of heads",
+       {1, 2, 3, -1},
+       [](ModelBuilder& m) {
+         m.Node("Attention", {"x", "x", "x"}, {"y"});
+       }},
+      {"a slice that starts anywhere",
+       {1, -1},
+       [](ModelBuilder& m) {
+         Weights(m, "table", {9});
+         m.Ints("end", {9});
+         ShapeLike(m, "start", {-2});
+         m.Node("Slice", {"table", "start", "end"}, {"y"});
+       }},
+      {"a result along two axes",
+       {-1, 3},
+       [](ModelBuilder& m) {
+         Permuted(m, "x", "columns", {1, 0});
+         m.Node("MatMul", {"x", "columns"}, {"y"});
+       }},
+  };
+  for (const RangeChain& chain : refused) {
+    ModelBuilder m = ModelOf(chain);
+    m.model.mutable_opset_import(0)->set_version(23);
+    const absl::Status status = m.Import({.dims = {{"n", DimLength(2, kMost)}}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << chain.name << ": " << status;
+    EXPECT_TRUE(m.Import({.dims = {{"n", kMost}}}).ok()) << chain.name << m.Import({.dims = {{"n", kMost}}}).status();
+  }
+}
+
+}  // namespace
+}  // namespace temper

@@ -334,7 +334,32 @@ INSTANTIATE_TEST_SUITE_P(Chains, Range, ::testing::ValuesIn(kRangeChains),
                            return name;
                          });
 
-TEST(RangeRefusals, WhatDependsOnWhereTheEndIs) {
+// ONNX Runtime takes such a list, too.
+TEST(OnnxRange, AListSaysNothingOfWhatIsNotThere) {
+  ModelBuilder m(17);
+  m.Input("x", {-1});
+  m.model.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_param("n");
+  m.Input("list", {4}, onnx::TensorProto::BOOL);
+  Axis(m.Node("Compress", {"x", "list"}, {"y"}), 0);
+  m.Output("y");
+  const absl::StatusOr<Graph> g = m.Import({.dims = {{"n", DimLength(1, 4)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  NDArray x(DType::kF32, {4}), list(DType::kBool, {4}), count(DType::kI64, {});
+  for (const int64_t i : {0, 2, 3}) list.Set(i, 1);
+  count.Set(0, 3);
+  const auto results = RunReference(*g, std::vector<NDArray>{x, list, count});
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(g->extents.size(), 1u);
+  EXPECT_EQ((*results)[static_cast<size_t>(g->extents[0].told_by)].At(0), 2);
+}
+
+TEST(OnnxRange, WhatDependsOnWhereTheEndIs) {
   const auto pool = [](const char* op, std::function<void(onnx::NodeProto&)> set) {
     return [=](ModelBuilder& m) {
       onnx::NodeProto& node = m.Node(op, {"x"}, {"y"});
@@ -370,6 +395,18 @@ TEST(RangeRefusals, WhatDependsOnWhereTheEndIs) {
        {1, 2, 3, -1},
        [](ModelBuilder& m) {
          m.Node("Attention", {"x", "x", "x"}, {"y"});
+       }},
+      {"positions by the image's size",
+       {1, 1, -1, 4},
+       [](ModelBuilder& m) {
+         Weights(m, "grid", {1, 2, 2, 2});
+         m.Node("GridSample", {"x", "grid"}, {"y"});
+       }},
+      {"positions of maxima",
+       {1, 2, -1},
+       [](ModelBuilder& m) {
+         ModelBuilder::SetInts(m.Node("MaxPool", {"x"}, {"y", "positions"}), "kernel_shape", {2});
+         m.Output("positions");
        }},
       {"a slice that starts anywhere",
        {1, -1},

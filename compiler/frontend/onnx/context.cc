@@ -323,6 +323,11 @@ void Context::AddVaryings(ValueId v, const Varyings& more) {
   SetVaryings(v, std::move(all));
 }
 
+std::optional<Node> Context::MakerOf(ValueId v) const {
+  const auto node = std::find_if(g_.nodes.rbegin(), g_.nodes.rend(), [&](const Node& n) { return n.output == v; });
+  return node == g_.nodes.rend() ? std::nullopt : std::optional<Node>(*node);
+}
+
 std::optional<std::pair<ValueId, int64_t>> Context::MultipleOf(ValueId extent) const {
   const auto found = multiples_.find(extent);
   return found == multiples_.end() ? std::nullopt : std::optional(found->second);

@@ -102,6 +102,7 @@ class Context {
   const Varying* VaryingAlong(ValueId v, int64_t axis) const;  // null: the extent along the axis is known
   void SetVaryings(ValueId v, Varyings varyings);              // in any order; those that it had are gone
   void AddVaryings(ValueId v, const Varyings& more);           // along axes whose extents were known
+  std::optional<Node> MakerOf(ValueId v) const;                // the node that gives it
   // Extents that are a number of times another one: that one, and the number.
   std::optional<std::pair<ValueId, int64_t>> MultipleOf(ValueId extent) const;
   void SetMultiple(ValueId extent, ValueId of, int64_t times) { multiples_[extent] = {of, times}; }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/strides.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/window.h"
 
@@ -190,6 +191,7 @@ absl::StatusOr<ValueId> PlacesOfTaps(Context& c, const Sight& s, ValueId taps, b
 }  // namespace
 
 absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n) {
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), AxesFrom(2, c.Rank(n.Input(0))), "MaxPool with indices"));
   const Shape shape = c.ShapeOf(n.Input(0));
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
   TEMPER_ASSIGN_OR_RETURN(const Sight s, SightOf(n, n.Ints("kernel_shape"), shape));

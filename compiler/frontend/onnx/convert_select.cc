@@ -26,7 +26,16 @@ absl::Status CompressVarying(Context& c, const OnnxNode& n, ValueId x, int64_t a
     return absl::InvalidArgumentError("the condition is one axis of bools");
   if (c.ShapeOf(n.Input(1))[0] > c.ShapeOf(x)[static_cast<size_t>(axis)])
     return absl::InvalidArgumentError("the condition is longer than the axis");
-  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, n.Input(1)));
+  ValueId holds = n.Input(1);
+  const Varying* own = c.VaryingAlong(x, axis);
+  if (own != nullptr && c.VaryingsOf(holds) != Varyings{{0, own->extent, own->lines}}) {
+    // What it says of elements that are not there does not count.
+    const Varying there{0, own->extent};
+    TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinExtent(c, there, c.ShapeOf(holds)[0]));
+    TEMPER_ASSIGN_OR_RETURN(holds, c.Call("and", {}, {holds, within}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesThatHold(c, holds));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Gather(x, places, axis));
   return c.Set(n, v);
 }

@@ -13,8 +13,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Result = absl::StatusOr<std::optional<Varying>>;  // nullopt: the axis is gone
 
-constexpr int64_t kMostExtent = int64_t{1} << 40;  // that is counted with
-
 absl::Status Refused(std::string_view op) {
   return absl::UnimplementedError(absl::StrCat(
       "an operand has as many elements along an axis as only the run knows, which ", std::string(op), " must know"));
@@ -28,13 +26,6 @@ Varyings Without(const Varyings& all, int64_t axis) {
   Varyings rest = all;
   std::erase_if(rest, [axis](const Varying& v) { return v.axis == axis; });
   return rest;
-}
-
-// The latest node that makes it.
-std::optional<Node> MakerOf(Context& c, ValueId v) {
-  const auto& nodes = c.graph().nodes;
-  const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& n) { return n.output == v; });
-  return node == nodes.rend() ? std::nullopt : std::optional<Node>(*node);
 }
 
 int64_t FromFront(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
@@ -322,132 +313,6 @@ class Rule {
   Met met_;
 };
 
-// Integers that a value holds, a varying extent among them as its largest; what varies is told by its position.
-class Reader {
- public:
-  Reader(Context& c, std::string_view what) : c_(c), what_(what) {}
-
-  absl::StatusOr<Dims> Read(ValueId v) {
-    constexpr int kMostReads = 512;
-    if (c_.Known(v) != nullptr) {
-      TEMPER_ASSIGN_OR_RETURN(Ints known, c_.KnownInts(v, what_));
-      return Dims{std::move(known), {}};
-    }
-    if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, {{0, v}}};
-    const std::optional<Node> made = MakerOf(c_, v);
-    if (!made.has_value() || ++reads_ > kMostReads) return Unknown();
-    const Node& found = *made;
-    if (found.op == "reshape" || found.op == "identity" || (found.op == "cast" && HoldsExtents(c_.TypeOf(v).dtype)))
-      return Read(found.inputs[0]);
-    if (found.op == "slice") return Part(found);
-    if (found.op == "concat") return Joined(found);
-    if (found.op == "where") return Chosen(found);
-    if (found.op == "add") return Added(found);
-    if (found.op == "mul" || found.op == "div") return Scaled(found);
-    if (found.op == "sub") return Difference(found);
-    return Unknown();
-  }
-
- private:
-  static bool HoldsExtents(DType dtype) {
-    return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kF32 || dtype == DType::kF64;
-  }
-  absl::Status Unknown() const {
-    return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
-  }
-
-  // Where a shape says -1, another one's extent, as exporters write what Expand takes. No extent is negative.
-  absl::StatusOr<Dims> Chosen(const Node& node) {
-    const std::optional<Node> condition = MakerOf(c_, node.inputs[0]);
-    if (!condition.has_value() || condition->op != "equal" || c_.Rank(node.output) != 1) return Unknown();
-    TEMPER_ASSIGN_OR_RETURN(const Dims one, Read(condition->inputs[0]));
-    TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(condition->inputs[1]));
-    TEMPER_ASSIGN_OR_RETURN(const Dims yes, Read(node.inputs[1]));
-    TEMPER_ASSIGN_OR_RETURN(const Dims no, Read(node.inputs[2]));
-    const auto at = [](const Dims& dims, size_t i) { return dims.most[dims.most.size() == 1 ? 0 : i]; };
-    const auto varying = [](const Dims& dims, size_t i) {
-      return std::ranges::find(dims.varyings, static_cast<int64_t>(dims.most.size() == 1 ? 0 : i), &Varying::axis);
-    };
-    const auto varies = [&](const Dims& dims, size_t i) { return varying(dims, i) != dims.varyings.end(); };
-    Dims result;
-    for (size_t i = 0; i < static_cast<size_t>(c_.ShapeOf(node.output)[0]); ++i) {
-      const bool unknown = varies(one, i) || varies(other, i);
-      if (unknown && at(varies(one, i) ? other : one, i) >= 0) return Unknown();
-      const Dims& chosen = !unknown && at(one, i) == at(other, i) ? yes : no;
-      if (varies(chosen, i)) result.varyings.push_back({static_cast<int64_t>(i), varying(chosen, i)->extent});
-      result.most.push_back(at(chosen, i));
-    }
-    return result;
-  }
-
-  // To zeros, as exporters write where the first part of several ends.
-  absl::StatusOr<Dims> Added(const Node& node) {
-    for (const size_t i : {0, 1}) {
-      const NDArray* known = c_.Known(node.inputs[i]);
-      const ValueId other = node.inputs[1 - i];
-      if (known == nullptr || c_.ShapeOf(other) != c_.ShapeOf(node.output)) continue;
-      bool zeros = true;
-      for (int64_t k = 0; k < known->size(); ++k) zeros = zeros && known->At(k) == 0;
-      if (zeros) return Read(other);
-    }
-    return Unknown();
-  }
-
-  // One extent times a number, such as of heads, or divided by one.
-  absl::StatusOr<Dims> Scaled(const Node& node) {
-    const bool multiplies = node.op == "mul";
-    const size_t at = multiplies && c_.Known(node.inputs[0]) != nullptr ? 0 : 1;
-    const NDArray* number = c_.Known(node.inputs[at]);
-    if (number == nullptr || number->size() != 1 || IsFloat(number->dtype()) || number->At(0) < 1) return Unknown();
-    const auto by = static_cast<int64_t>(number->At(0));
-    TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(node.inputs[1 - at]));
-    if (dims.most.size() != 1 || dims.varyings.empty() || (multiplies && dims.most[0] > kMostExtent / by))
-      return Unknown();
-    dims.most[0] = multiplies ? dims.most[0] * by : dims.most[0] / by;
-    const int64_t factor = multiplies ? by : 1, divisor = multiplies ? 1 : by;
-    ValueId& extent = dims.varyings[0].extent;
-    TEMPER_ASSIGN_OR_RETURN(extent, ScaledExtent(c_, extent, factor, divisor));
-    return dims;
-  }
-
-  // Of two that are the same.
-  absl::StatusOr<Dims> Difference(const Node& node) {
-    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
-    TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
-    if (all.most != less.most || all.varyings != less.varyings) return Unknown();
-    return Dims{Ints(all.most.size(), 0), {}};
-  }
-
-  absl::StatusOr<Dims> Part(const Node& node) {
-    const Ints steps = node.attrs.Ints("steps");
-    if (c_.Rank(node.inputs[0]) != 1 || node.attrs.Ints("starts").size() != 1 || (!steps.empty() && steps[0] != 1))
-      return Unknown();
-    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
-    const int64_t count = std::ssize(all.most), start = FromFront(node.attrs.Ints("starts")[0], count);
-    const int64_t length = NumElements(c_.ShapeOf(node.output));
-    if (start < 0 || start + length > count) return Unknown();
-    Dims part{{all.most.begin() + start, all.most.begin() + start + length}, {}};
-    for (const Varying& v : all.varyings) {
-      if (v.axis >= start && v.axis < start + length) part.varyings.push_back({v.axis - start, v.extent});
-    }
-    return part;
-  }
-
-  absl::StatusOr<Dims> Joined(const Node& node) {
-    Dims all;
-    for (const ValueId part : node.inputs) {
-      TEMPER_ASSIGN_OR_RETURN(const Dims dims, Read(part));
-      for (const Varying& v : dims.varyings) all.varyings.push_back({std::ssize(all.most) + v.axis, v.extent});
-      all.most.insert(all.most.end(), dims.most.begin(), dims.most.end());
-    }
-    return all;
-  }
-
-  Context& c_;
-  std::string_view what_;
-  int reads_ = 0;  // a file may ask for more than it has nodes
-};
-
 // Where the elements of an axis of `most` lie that indices name, which count what there is.
 absl::StatusOr<ValueId> PlacesAlong(Context& c, const Varying& v, int64_t most, ValueId indices) {
   TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Cast(indices, DType::kI64));
@@ -468,7 +333,7 @@ bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
   constexpr int kMostSteps = 16;
   const int64_t from_back = axis - c.Rank(v);
   for (int step = 0; step < kMostSteps; ++step) {
-    const std::optional<Node> made = MakerOf(c, v);
+    const std::optional<Node> made = c.MakerOf(v);
     if (!made.has_value()) return false;
     if (made->op == "softmax") return FromFront(made->attrs.Int("axis", -1), c.Rank(v)) == c.Rank(v) + from_back;
     const NDArray* other = made->op == "where" ? c.Known(made->inputs[1]) : nullptr;
@@ -480,6 +345,28 @@ bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
   return false;
 }
 
+// As FilledAlong, before the elements were moved, where that is known: there it is a part of the kernel that made them.
+absl::StatusOr<ValueId> FilledBeforeMoves(Context& c, ValueId v, int64_t axis, double value, int moves = 4) {
+  const std::optional<Node> made = moves > 0 ? c.MakerOf(v) : std::nullopt;
+  std::optional<int64_t> from;  // the axis before the move
+  if (made.has_value() && made->op == "transpose") from = made->attrs.Ints("perm")[static_cast<size_t>(axis)];
+  if (made.has_value() && made->op == "reshape") {
+    const Shape old = c.ShapeOf(made->inputs[0]);
+    for (const Varying& own : c.VaryingsOf(made->inputs[0])) {
+      TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved,
+                              MovedTo(c, own, old, c.ShapeOf(v), static_cast<size_t>(axis)));
+      // The same elements, with others behind them or not.
+      if (moved == *c.VaryingAlong(v, axis) && moved->extent == own.extent) from = own.axis;
+    }
+  }
+  if (!from.has_value() || c.VaryingAlong(made->inputs[0], *from) == nullptr) return FilledAlong(c, v, axis, value);
+  Varyings rest = Without(c.VaryingsOf(v), axis);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId filled, FilledBeforeMoves(c, made->inputs[0], *from, value, moves - 1));
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole(made->op, made->attrs, {filled}));
+  c.SetVaryings(v, std::move(rest));
+  return v;
+}
+
 // Readies factors that are multiplied over an axis whose extent varies: behind the end are zeros.
 absl::Status FillReduced(Context& c, const Attrs& attrs, std::vector<ValueId>& factors) {
   const int64_t a = c.Rank(factors[0]) - (attrs.Int("trans_a", 0) != 0 ? 2 : 1);
@@ -489,8 +376,8 @@ absl::Status FillReduced(Context& c, const Attrs& attrs, std::vector<ValueId>& f
   if (one == nullptr || other == nullptr || one->extent != other->extent || one->lines != other->lines)
     return Refused("matmul");
   for (const auto& [factor, axis] : {std::pair(&factors[0], a), {&factors[1], b}}) {
-    TEMPER_ASSIGN_OR_RETURN(
-        *factor, IsZeroBehind(c, *factor, axis) ? WholeAlong(c, *factor, axis) : FilledAlong(c, *factor, axis, 0));
+    TEMPER_ASSIGN_OR_RETURN(*factor, IsZeroBehind(c, *factor, axis) ? WholeAlong(c, *factor, axis)
+                                                                    : FilledBeforeMoves(c, *factor, axis, 0));
   }
   return absl::OkStatus();
 }
@@ -729,19 +616,6 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count) {
   varyings.push_back({count.axis, least});
   TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
   c.SetVaryings(v, std::move(varyings));
-  return v;
-}
-
-absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
-
-absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims) {
-  const Varyings& own = c.VaryingsOf(v);
-  if (dims.varyings.empty() || own == dims.varyings) return v;
-  const auto is_told = [&](const Varying& varying) { return std::ranges::count(dims.varyings, varying) > 0; };
-  if (!std::ranges::all_of(own, is_told)) return Refused("a shape");
-  // Others may have the value, too, and mean all of it.
-  TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
-  c.SetVaryings(v, dims.varyings);
   return v;
 }
 

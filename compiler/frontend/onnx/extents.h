@@ -7,6 +7,8 @@
 
 namespace temper::onnx_frontend {
 
+constexpr int64_t kMostExtent = int64_t{1} << 40;  // that is counted with
+
 // Readies operands for an operator that combines elements along an axis whose extent varies: those behind the end
 // become ones that change nothing. Negative positions along such an axis become positive ones. What the result has in
 // spite of that, beside what VaryingsOfResult says.
@@ -52,6 +54,10 @@ absl::StatusOr<ValueId> FirstOf(Context& c, ValueId v, const Varying& count);
 absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what);
 // The same of the extents along these axes, counted from either end.
 absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>& axes, std::string_view what);
+
+// An error where the node's converter does not know what to make of extents that its operands have
+// (varying_operators.cc).
+absl::Status MayVary(Context& c, const OnnxNode& n);
 
 // A shape that is known, but for some extents perhaps, which stand with their largest.
 struct Dims {

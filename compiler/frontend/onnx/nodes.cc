@@ -1,3 +1,4 @@
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/nodes.h"
 
 #include <algorithm>
@@ -188,6 +189,7 @@ absl::Status AddNode(Context& c, const onnx::NodeProto& proto, const Nodes& arou
     if (node.Input(i) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is missing"));
   }
   c.SetNodeName(NameOf(proto));
+  TEMPER_RETURN_IF_ERROR(MayVary(c, node));
   TEMPER_RETURN_IF_ERROR(entry->convert(c, node));
   if (node.wrong_kind.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(

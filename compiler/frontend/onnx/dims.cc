@@ -1,0 +1,154 @@
+// Shapes as values, of which the run may know some extents alone.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/extents.h"
+
+namespace temper::onnx_frontend {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// Integers that a value holds, a varying extent among them as its largest; what varies is told by its position.
+class Reader {
+ public:
+  Reader(Context& c, std::string_view what) : c_(c), what_(what) {}
+
+  absl::StatusOr<Dims> Read(ValueId v) {
+    constexpr int kMostReads = 512;
+    if (c_.Known(v) != nullptr) {
+      TEMPER_ASSIGN_OR_RETURN(Ints known, c_.KnownInts(v, what_));
+      return Dims{std::move(known), {}};
+    }
+    if (const int64_t most = c_.MostOf(v); most > 0) return Dims{{most}, {{0, v}}};
+    const std::optional<Node> made = c_.MakerOf(v);
+    if (!made.has_value() || ++reads_ > kMostReads) return Unknown();
+    const Node& found = *made;
+    if (found.op == "reshape" || found.op == "identity" || (found.op == "cast" && HoldsExtents(c_.TypeOf(v).dtype)))
+      return Read(found.inputs[0]);
+    if (found.op == "slice") return Part(found);
+    if (found.op == "concat") return Joined(found);
+    if (found.op == "where") return Chosen(found);
+    if (found.op == "add") return Added(found);
+    if (found.op == "mul" || found.op == "div") return Scaled(found);
+    if (found.op == "sub") return Difference(found);
+    return Unknown();
+  }
+
+ private:
+  static bool HoldsExtents(DType dtype) {
+    return dtype == DType::kI64 || dtype == DType::kI32 || dtype == DType::kF32 || dtype == DType::kF64;
+  }
+  absl::Status Unknown() const {
+    return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
+  }
+
+  // Where a shape says -1, another one's extent, as exporters write what Expand takes. No extent is negative.
+  absl::StatusOr<Dims> Chosen(const Node& node) {
+    const std::optional<Node> condition = c_.MakerOf(node.inputs[0]);
+    if (!condition.has_value() || condition->op != "equal" || c_.Rank(node.output) != 1) return Unknown();
+    TEMPER_ASSIGN_OR_RETURN(const Dims one, Read(condition->inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(condition->inputs[1]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims yes, Read(node.inputs[1]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims no, Read(node.inputs[2]));
+    const auto at = [](const Dims& dims, size_t i) { return dims.most[dims.most.size() == 1 ? 0 : i]; };
+    const auto varying = [](const Dims& dims, size_t i) {
+      return std::ranges::find(dims.varyings, static_cast<int64_t>(dims.most.size() == 1 ? 0 : i), &Varying::axis);
+    };
+    const auto varies = [&](const Dims& dims, size_t i) { return varying(dims, i) != dims.varyings.end(); };
+    Dims result;
+    for (size_t i = 0; i < static_cast<size_t>(c_.ShapeOf(node.output)[0]); ++i) {
+      const bool unknown = varies(one, i) || varies(other, i);
+      if (unknown && at(varies(one, i) ? other : one, i) >= 0) return Unknown();
+      const Dims& chosen = !unknown && at(one, i) == at(other, i) ? yes : no;
+      if (varies(chosen, i)) result.varyings.push_back({static_cast<int64_t>(i), varying(chosen, i)->extent});
+      result.most.push_back(at(chosen, i));
+    }
+    return result;
+  }
+
+  // To zeros, as exporters write where the first part of several ends.
+  absl::StatusOr<Dims> Added(const Node& node) {
+    for (const size_t i : {0, 1}) {
+      const NDArray* known = c_.Known(node.inputs[i]);
+      const ValueId other = node.inputs[1 - i];
+      if (known == nullptr || c_.ShapeOf(other) != c_.ShapeOf(node.output)) continue;
+      bool zeros = true;
+      for (int64_t k = 0; k < known->size(); ++k) zeros = zeros && known->At(k) == 0;
+      if (zeros) return Read(other);
+    }
+    return Unknown();
+  }
+
+  // One extent times a number, such as of heads, or divided by one.
+  absl::StatusOr<Dims> Scaled(const Node& node) {
+    const bool multiplies = node.op == "mul";
+    const size_t at = multiplies && c_.Known(node.inputs[0]) != nullptr ? 0 : 1;
+    const NDArray* number = c_.Known(node.inputs[at]);
+    if (number == nullptr || number->size() != 1 || IsFloat(number->dtype()) || number->At(0) < 1) return Unknown();
+    const auto by = static_cast<int64_t>(number->At(0));
+    TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(node.inputs[1 - at]));
+    if (dims.most.size() != 1 || dims.varyings.empty() || (multiplies && dims.most[0] > kMostExtent / by))
+      return Unknown();
+    dims.most[0] = multiplies ? dims.most[0] * by : dims.most[0] / by;
+    const int64_t factor = multiplies ? by : 1, divisor = multiplies ? 1 : by;
+    ValueId& extent = dims.varyings[0].extent;
+    TEMPER_ASSIGN_OR_RETURN(extent, ScaledExtent(c_, extent, factor, divisor));
+    return dims;
+  }
+
+  // Of two that are the same.
+  absl::StatusOr<Dims> Difference(const Node& node) {
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
+    if (all.most != less.most || all.varyings != less.varyings) return Unknown();
+    return Dims{Ints(all.most.size(), 0), {}};
+  }
+
+  absl::StatusOr<Dims> Part(const Node& node) {
+    const Ints steps = node.attrs.Ints("steps");
+    if (c_.Rank(node.inputs[0]) != 1 || node.attrs.Ints("starts").size() != 1 || (!steps.empty() && steps[0] != 1))
+      return Unknown();
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    const int64_t count = std::ssize(all.most), stated = node.attrs.Ints("starts")[0];
+    const int64_t start = stated < 0 ? stated + count : stated;
+    const int64_t length = NumElements(c_.ShapeOf(node.output));
+    if (start < 0 || start + length > count) return Unknown();
+    Dims part{{all.most.begin() + start, all.most.begin() + start + length}, {}};
+    for (const Varying& v : all.varyings) {
+      if (v.axis >= start && v.axis < start + length) part.varyings.push_back({v.axis - start, v.extent});
+    }
+    return part;
+  }
+
+  absl::StatusOr<Dims> Joined(const Node& node) {
+    Dims all;
+    for (const ValueId part : node.inputs) {
+      TEMPER_ASSIGN_OR_RETURN(const Dims dims, Read(part));
+      for (const Varying& v : dims.varyings) all.varyings.push_back({std::ssize(all.most) + v.axis, v.extent});
+      all.most.insert(all.most.end(), dims.most.begin(), dims.most.end());
+    }
+    return all;
+  }
+
+  Context& c_;
+  std::string_view what_;
+  int reads_ = 0;  // a file may ask for more than it has nodes
+};
+
+}  // namespace
+
+absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
+
+absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims) {
+  const Varyings& own = c.VaryingsOf(v);
+  if (dims.varyings.empty() || own == dims.varyings) return v;
+  const auto is_told = [&](const Varying& varying) { return std::ranges::count(dims.varyings, varying) > 0; };
+  if (!std::ranges::all_of(own, is_told)) return MustBeKnown(c, v, "a shape");
+  // Others may have the value, too, and mean all of it.
+  TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
+  c.SetVaryings(v, dims.varyings);
+  return v;
+}
+
+}  // namespace temper::onnx_frontend

@@ -254,6 +254,37 @@ const RangeChain kRangeChains[] = {
        m.Node("Slice", {"table", "zeros", "ends", "axes"}, {"part"});
        m.Node("MatMul", {"part", "x"}, {"y"});
      }},
+    {"all but the last and the first",
+     {2, -1},
+     [](ModelBuilder& m) {
+       m.Ints("first", {1});
+       m.Ints("zero", {0});
+       m.Ints("last", {-1});
+       m.Ints("end", {std::numeric_limits<int64_t>::max()});
+       m.Node("Slice", {"x", "zero", "last", "first"}, {"before"});
+       m.Node("Slice", {"x", "first", "end", "first"}, {"behind"});
+       m.Node("Sub", {"behind", "before"}, {"y"});
+     }},
+    {"a convolution of what was, by pads",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Weights(m, "w", {3, 3, 3});
+       m.Ints("pads", {0, 0, 4, 0, 0, 0});
+       m.Node("Pad", {"x", "pads"}, {"padded"});
+       ModelBuilder::SetInts(m.Node("Conv", {"padded", "w"}, {"seen"}), "dilations", {2});
+       m.Node("Add", {"x", "seen"}, {"y"});
+     }},
+    {"one more, and one less",
+     {2, 3, -1},
+     [](ModelBuilder& m) {
+       Weights(m, "w", {3, 3, 4});
+       ModelBuilder::SetInts(m.Node("Conv", {"x", "w"}, {"more"}), "pads", {2, 2});
+       m.Ints("zero", {0});
+       m.Ints("last", {-1});
+       m.Ints("axis", {2});
+       m.Node("Slice", {"more", "zero", "last", "axis"}, {"as_many"});
+       m.Node("Add", {"x", "as_many"}, {"y"});
+     }},
     {"a slice that starts at nothing",
      {1, -1, 3},
      [](ModelBuilder& m) {

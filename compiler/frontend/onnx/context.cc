@@ -333,6 +333,11 @@ std::optional<std::pair<ValueId, int64_t>> Context::MultipleOf(ValueId extent) c
   return found == multiples_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::pair<ValueId, int64_t> Context::SumOf(ValueId extent) const {
+  const auto found = sums_.find(extent);
+  return found == sums_.end() ? std::pair(extent, int64_t{0}) : found->second;
+}
+
 int64_t Context::MostOf(ValueId extent) const {
   const auto found = most_.find(extent);
   return found == most_.end() ? 0 : found->second;

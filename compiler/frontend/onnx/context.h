@@ -106,6 +106,9 @@ class Context {
   // Extents that are a number of times another one: that one, and the number.
   std::optional<std::pair<ValueId, int64_t>> MultipleOf(ValueId extent) const;
   void SetMultiple(ValueId extent, ValueId of, int64_t times) { multiples_[extent] = {of, times}; }
+  // Extents that are another one and a number more, which is not negative: that one, and the number.
+  std::pair<ValueId, int64_t> SumOf(ValueId extent) const;
+  void SetSum(ValueId extent, ValueId of, int64_t more) { sums_[extent] = {of, more}; }
   void SetMost(ValueId extent, int64_t most) { most_.try_emplace(extent, most); }
   // The largest that an extent can get; 0 if the value tells none.
   int64_t MostOf(ValueId extent) const;
@@ -159,7 +162,7 @@ class Context {
 
   std::map<ValueId, Varyings> varyings_;
   std::map<ValueId, int64_t> most_;  // by extent
-  std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
+  std::map<ValueId, std::pair<ValueId, int64_t>> multiples_, sums_;
   std::map<std::string, ValueId> made_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing

@@ -184,17 +184,23 @@ class Rule {
     return Along(std::ranges::find(perm, At(0)->axis) - perm.begin(), *At(0));
   }
 
-  // Along the axis itself, what is behind some first elements, up to a number of them.
+  // Along the axis itself, what is behind some first elements: up to a number of them, or to one of the last.
   Result Sliced() const {
     const Varying v = *At(0);
     const int64_t rank = c_.Rank(node_.inputs[0]), length = result_[static_cast<size_t>(v.axis)];
+    const int64_t most = ShapeAt(0)[static_cast<size_t>(v.axis)];
     const Ints axes = node_.attrs.Ints("axes"), starts = node_.attrs.Ints("starts"), ends = node_.attrs.Ints("ends");
     const Ints steps = node_.attrs.Ints("steps");
     for (size_t i = 0; i < axes.size(); ++i) {
       if (FromFront(axes[i], rank) != v.axis) continue;
-      if (starts[i] < 0 || ends[i] < 0 || (!steps.empty() && steps[i] != 1)) return Refused(node_.op);
-      if (starts[i] == 0 && length == ShapeAt(0)[static_cast<size_t>(v.axis)]) return v;
+      if (starts[i] < 0 || (!steps.empty() && steps[i] != 1)) return Refused(node_.op);
+      if (starts[i] == 0 && length == most) return v;
       if (v.lines > 1) return Refused(node_.op);
+      if (ends[i] < 0 || ends[i] >= most) {
+        const int64_t missing = ends[i] < 0 ? std::max(ends[i], -most) : 0;
+        TEMPER_ASSIGN_OR_RETURN(const ValueId left, StopsOf(c_, v.extent, missing - starts[i] - 1, 1));
+        return Varying{v.axis, left};
+      }
       Attrs within;
       within.Set("min", 0.0);
       within.Set("max", static_cast<double>(length));
@@ -335,7 +341,10 @@ bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
   for (int step = 0; step < kMostSteps; ++step) {
     const std::optional<Node> made = c.MakerOf(v);
     if (!made.has_value()) return false;
-    if (made->op == "softmax") return FromFront(made->attrs.Int("axis", -1), c.Rank(v)) == c.Rank(v) + from_back;
+    if (made->op == "softmax") {
+      const int64_t own = FromFront(made->attrs.Int("axis", -1), c.Rank(v));
+      return own == c.Rank(v) + from_back && c.VaryingAlong(v, own) != nullptr;
+    }
     const NDArray* other = made->op == "where" ? c.Known(made->inputs[1]) : nullptr;
     const bool zero_or_same = other != nullptr && other->size() == 1 && other->At(0) == 0;
     if (made->op != "identity" && made->op != "cast" && !zero_or_same) return false;
@@ -472,10 +481,14 @@ Result MovedTo(Context& c, const Varying& v, std::span<const int64_t> from, std:
 
 absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t most) {
   TEMPER_RETURN_IF_ERROR(CheckPlaces({most}));
+  const std::string what = absl::StrCat("within extent ", varying.extent, " in ", varying.lines, " of ", most);
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
   NDArray at(DType::kI64, {most});
   for (int64_t i = 0; i < most; ++i) at.as<int64_t>()[static_cast<size_t>(i)] = i % (most / varying.lines);
   TEMPER_ASSIGN_OR_RETURN(const ValueId length, ScaledExtent(c, varying.extent, 1, varying.lines));
-  return c.Call("less", {}, {c.Constant(std::move(at)), length});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("less", {}, {c.Constant(std::move(at)), length}));
+  c.KeepMade(what, v);
+  return v;
 }
 
 absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value) {
@@ -550,15 +563,17 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
 }
 
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride) {
-  if (more == -1 && stride == 1) return extent;
-  const std::string what = absl::StrCat("stops in extent ", extent, " + ", more, " by ", stride);
+  const auto [base, added] = c.SumOf(extent);
+  more += added;
+  if (more == -1 && stride == 1) return base;
+  const std::string what = absl::StrCat("stops in extent ", base, " + ", more, " by ", stride);
   if (const ValueId known = c.Made(what); known != kNoValue) return known;
   const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {extent, number(more + stride)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {base, number(more + stride)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("max", {}, {v, number(0)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, number(stride)}));
-  if (const int64_t most = c.MostOf(extent); most > 0)
-    c.SetMost(v, std::max<int64_t>(most + more + stride, 0) / stride);
+  if (const int64_t most = c.MostOf(base); most > 0) c.SetMost(v, std::max<int64_t>(most + more + stride, 0) / stride);
+  if (stride == 1 && more >= 0) c.SetSum(v, base, more + 1);
   c.KeepMade(what, v);
   return v;
 }

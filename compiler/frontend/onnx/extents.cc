@@ -338,12 +338,14 @@ absl::StatusOr<ValueId> PlacesAlong(Context& c, const Varying& v, int64_t most, 
 bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
   constexpr int kMostSteps = 16;
   const int64_t from_back = axis - c.Rank(v);
+  const Varying asked = *c.VaryingAlong(v, axis);
   for (int step = 0; step < kMostSteps; ++step) {
     const std::optional<Node> made = c.MakerOf(v);
     if (!made.has_value()) return false;
     if (made->op == "softmax") {
       const int64_t own = FromFront(made->attrs.Int("axis", -1), c.Rank(v));
-      return own == c.Rank(v) + from_back && c.VaryingAlong(v, own) != nullptr;
+      const Varying* end = c.VaryingAlong(v, own);
+      return own == c.Rank(v) + from_back && end != nullptr && *end == Along(own, asked);
     }
     const NDArray* other = made->op == "where" ? c.Known(made->inputs[1]) : nullptr;
     const bool zero_or_same = other != nullptr && other->size() == 1 && other->At(0) == 0;

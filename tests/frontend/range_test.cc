@@ -254,6 +254,20 @@ const RangeChain kRangeChains[] = {
        m.Node("Slice", {"table", "zeros", "ends", "axes"}, {"part"});
        m.Node("MatMul", {"part", "x"}, {"y"});
      }},
+    {"attention where all is hidden",
+     {2, -1, 4},
+     [](ModelBuilder& m) {
+       Permuted(m, "x", "keys", {0, 2, 1});
+       m.Node("MatMul", {"x", "keys"}, {"scores"});
+       m.Floats("low", {}, {-100});
+       m.Floats("lowest", {}, {-std::numeric_limits<float>::infinity()});
+       m.Floats("zero", {}, {0});
+       m.Node("Greater", {"scores", "low"}, {"hidden"});
+       m.Node("Where", {"hidden", "lowest", "scores"}, {"seen"});
+       Axis(m.Node("Softmax", {"seen"}, {"shares"}), -1);
+       m.Node("Where", {"hidden", "zero", "shares"}, {"safe"});
+       m.Node("MatMul", {"safe", "x"}, {"y"});
+     }},
     {"all but the last and the first",
      {2, -1},
      [](ModelBuilder& m) {
@@ -365,6 +379,18 @@ INSTANTIATE_TEST_SUITE_P(Chains, Range, ::testing::ValuesIn(kRangeChains),
                            return name;
                          });
 
+// A kernel may transform what no window sees with what one does, as Winograd's do.
+TEST(OnnxRange, ConvolutionsFindZerosBehindTheEnd) {
+  const RangeChain chain = {"", {2, 3, -1}, [](ModelBuilder& m) { Convolution(m, "Conv", 3, {0, 0}, 1, 1); }};
+  const absl::StatusOr<Graph> g = ModelOf(chain).Import({.dims = {{"n", DimLength(3, kMost)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  const auto conv = std::ranges::find(g->nodes, "conv2d", &Node::op);
+  ASSERT_NE(conv, g->nodes.end());
+  const auto image = std::ranges::find(g->nodes, conv->inputs[0], &Node::output);
+  ASSERT_NE(image, g->nodes.end());
+  EXPECT_EQ(image->op, "where");
+}
+
 // ONNX Runtime takes such a list, too.
 TEST(OnnxRange, AListSaysNothingOfWhatIsNotThere) {
   ModelBuilder m(17);
@@ -438,6 +464,37 @@ TEST(OnnxRange, WhatDependsOnWhereTheEndIs) {
        [](ModelBuilder& m) {
          ModelBuilder::SetInts(m.Node("MaxPool", {"x"}, {"y", "positions"}), "kernel_shape", {2});
          m.Output("positions");
+       }},
+      {"a window that may not fit",
+       {1, 2, -1},
+       [](ModelBuilder& m) { ModelBuilder::SetInts(m.Node("MaxPool", {"x"}, {"y"}), "kernel_shape", {3}); }},
+      {"pairs of several lines",
+       {2, -1},
+       [](ModelBuilder& m) {
+         m.Ints("pairs", {-1, kMost});
+         m.Node("Reshape", {"x", "pairs"}, {"y"});
+       }},
+      {"groups of several lines",
+       {4, -1},
+       [](ModelBuilder& m) {
+         m.Ints("groups", {2, -1, 2});
+         m.Node("Reshape", {"x", "groups"}, {"y"});
+       }},
+      {"extents that are one at the most",
+       {1, 1, -1},
+       [](ModelBuilder& m) {
+         onnx::NodeProto& half = m.Node("MaxPool", {"x"}, {"half"});
+         ModelBuilder::SetInts(half, "kernel_shape", {2});
+         ModelBuilder::SetInts(half, "strides", {2});
+         m.Ints("from", {4});
+         m.Ints("to", {kMost});
+         m.Ints("axis", {2});
+         m.Node("Slice", {"x", "from", "to", "axis"}, {"later"});
+         m.Node("Shape", {"later"}, {"shape"});
+         m.Node("Gather", {"shape", "axis"}, {"length"});
+         m.Ints("rest", {-1});
+         Axis(m.Node("Concat", {"length", "rest"}, {"told"}), 0);
+         m.Node("Reshape", {"half", "told"}, {"y"});
        }},
       {"a slice that starts anywhere",
        {1, -1},

@@ -343,6 +343,11 @@ int64_t Context::MostOf(ValueId extent) const {
   return found == most_.end() ? 0 : found->second;
 }
 
+int64_t Context::LeastOf(ValueId extent) const {
+  const auto found = least_.find(extent);
+  return found == least_.end() ? 0 : found->second;
+}
+
 ValueId Context::Made(const std::string& what) const {
   const auto found = made_.find(what);
   return found == made_.end() ? kNoValue : found->second;

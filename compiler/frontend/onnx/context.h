@@ -110,6 +110,8 @@ class Context {
   std::pair<ValueId, int64_t> SumOf(ValueId extent) const;
   void SetSum(ValueId extent, ValueId of, int64_t more) { sums_[extent] = {of, more}; }
   void SetMost(ValueId extent, int64_t most) { most_.try_emplace(extent, most); }
+  void SetLeast(ValueId extent, int64_t least) { least_[extent] = least; }
+  int64_t LeastOf(ValueId extent) const;  // the smallest that it is known to get
   // The largest that an extent can get; 0 if the value tells none.
   int64_t MostOf(ValueId extent) const;
   // Values that tell extents by what they are, in words: exporters make the same ones again and again, and only one
@@ -161,7 +163,7 @@ class Context {
   absl::StatusOr<ValueId> CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs);
 
   std::map<ValueId, Varyings> varyings_;
-  std::map<ValueId, int64_t> most_;  // by extent
+  std::map<ValueId, int64_t> most_, least_;  // by extent
   std::map<ValueId, std::pair<ValueId, int64_t>> multiples_, sums_;
   std::map<std::string, ValueId> made_;
   size_t steps_ = 0;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/attention.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
@@ -60,9 +61,14 @@ absl::Status SkipLayerNorm(Context& c, const OnnxNode& n) {
 // where there is no mask.
 absl::Status SetMaskLengths(Context& c, const OnnxNode& n) {
   if (n.proto.output_size() < 2 || n.proto.output(1).empty()) return absl::OkStatus();
-  const Shape& ids = c.ShapeOf(n.Input(0));
+  const Shape ids = c.ShapeOf(n.Input(0));
   const ValueId mask = n.Input(7);
-  if (mask == kNoValue) return c.Set(n, c.Constant(NDArray(DType::kI32, {ids[0]})), 1);
+  if (mask == kNoValue) {
+    Dims dims{{ids[0]}, {}};
+    if (const Varying* batch = c.VaryingAlong(n.Input(0), 0)) dims.varyings = {*batch};
+    TEMPER_ASSIGN_OR_RETURN(const ValueId none, WithDims(c, c.Constant(NDArray(DType::kI32, dims.most)), dims));
+    return c.Set(n, none, 1);
+  }
   if (c.ShapeOf(mask) != ids) return absl::InvalidArgumentError("its mask has the ids' shape");
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("equal", {}, {mask, c.Scalar(c.TypeOf(mask).dtype, 1)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Cast(v, DType::kI32));

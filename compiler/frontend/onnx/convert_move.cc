@@ -24,19 +24,17 @@ absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Int
   const Shape from = c.ShapeOf(x);
   TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved, MovedTo(c, v, from, wanted, to.axis));
   if (!moved.has_value()) return MustBeKnown(c, x, "Reshape");
-  if (to.told == kNoValue) return *moved;
-  // Where the shape says how many there are, another axis may be what is left of a division.
   const int64_t old_length = from[static_cast<size_t>(v.axis)] / v.lines, length = wanted[to.axis] / moved->lines;
   const auto multiple = c.MultipleOf(v.extent);
   const bool whole =
       length % old_length == 0 || (multiple.has_value() && multiple->second / v.lines % (old_length / length) == 0);
-  const auto is_range = [&c](ValueId e) {
-    const auto base = c.MultipleOf(e);
-    return std::ranges::count(c.graph().inputs, base.has_value() ? base->first : e) > 0;
-  };
+  // Several lines may be divided where each of them is not. Where the shape says how many there are, another axis may
+  // be what is left of a division.
+  if (!whole && (to.told != kNoValue || v.lines > 1 || moved->lines > 1)) return MustBeKnown(c, x, "Reshape");
   // What values decide comes to one number in several ways: a model that runs at all means the same.
-  const bool other = to.told != moved->extent && (is_range(to.told) || is_range(moved->extent));
-  if (other || !whole) return MustBeKnown(c, x, "Reshape");
+  const bool other =
+      to.told != kNoValue && to.told != moved->extent && (IsOfRanges(c, to.told) || IsOfRanges(c, moved->extent));
+  if (other) return MustBeKnown(c, x, "Reshape");
   return *moved;
 }
 

@@ -334,7 +334,8 @@ absl::StatusOr<ValueId> PlacesAlong(Context& c, const Varying& v, int64_t most, 
   return c.Call("add", {}, {at, skipped});
 }
 
-// Whether it is known to be zero behind its end along the axis, as what softmax makes is.
+// Whether it is known to be zero behind its end along the axis, as what softmax makes of one element or more is, unless
+// the product is no number anyway.
 bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
   constexpr int kMostSteps = 16;
   const int64_t from_back = axis - c.Rank(v);
@@ -345,13 +346,10 @@ bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
     if (made->op == "softmax") {
       const int64_t own = FromFront(made->attrs.Int("axis", -1), c.Rank(v));
       const Varying* end = c.VaryingAlong(v, own);
-      return own == c.Rank(v) + from_back && end != nullptr && *end == Along(own, asked);
+      return own == c.Rank(v) + from_back && end != nullptr && *end == Along(own, asked) && c.LeastOf(end->extent) > 0;
     }
-    const NDArray* other = made->op == "where" ? c.Known(made->inputs[1]) : nullptr;
-    const bool zero_or_same = other != nullptr && other->size() == 1 && other->At(0) == 0;
-    if (made->op != "identity" && made->op != "cast" && !zero_or_same) return false;
-    v = made->inputs[zero_or_same ? 2 : 0];
-    if (c.Rank(v) + from_back < 0) return false;
+    if (made->op != "identity" && made->op != "cast") return false;
+    v = made->inputs[0];
   }
   return false;
 }
@@ -397,11 +395,14 @@ absl::Status FillReduced(Context& c, const Attrs& attrs, std::vector<ValueId>& f
 
 absl::StatusOr<Varyings> PrepareVarying(Context& c, std::string_view op, const Attrs& attrs,
                                         std::vector<ValueId>& inputs) {
-  if ((op == "div" || op == "mod") && !IsFloat(c.TypeOf(inputs[1]).dtype) && c.Varies(inputs[1])) {
-    // Nobody reads the quotients behind the end, but a division by zero ends the program.
-    const Varyings divisors = c.VaryingsOf(inputs[1]);
-    TEMPER_ASSIGN_OR_RETURN(inputs[1], Filled(c, inputs[1], 1));
-    c.SetVaryings(inputs[1], divisors);
+  if ((op == "div" || op == "mod") && !IsFloat(c.TypeOf(inputs[1]).dtype)) {
+    // Nobody reads the quotients behind the end, but a division by zero ends the program, and so does that of the
+    // lowest number by -1.
+    for (const size_t i : {0, 1}) {
+      Varyings own = c.VaryingsOf(inputs[i]);
+      TEMPER_ASSIGN_OR_RETURN(inputs[i], Filled(c, inputs[i], static_cast<double>(i)));
+      if (!own.empty()) c.SetVaryings(inputs[i], std::move(own));
+    }
   }
   if (Scatters(op)) {
     TEMPER_RETURN_IF_ERROR(CutUpdates(c, inputs[0], inputs[1], inputs[2]));
@@ -454,6 +455,8 @@ absl::StatusOr<ValueId> MeanOf(Context& c, const Attrs& attrs, ValueId x) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId extent, c.Cast(v.extent, wide));
     TEMPER_ASSIGN_OR_RETURN(count, c.Call("mul", {}, {count, extent}));
   }
+  // Of nothing it is zero.
+  TEMPER_ASSIGN_OR_RETURN(count, c.Call("max", {}, {count, c.Scalar(wide, 1)}));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Cast(x, wide));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("reduce_sum", attrs, {v}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, count}));
@@ -558,10 +561,26 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
                             c.Call(op, {}, {scaled, c.Scalar(DType::kI64, static_cast<double>(number))}));
     if (multiplies) c.SetMultiple(made, extent, factor);
     if (const int64_t most = c.MostOf(scaled); most > 0) c.SetMost(made, multiplies ? most * number : most / number);
+    c.SetLeast(made, multiplies ? c.LeastOf(scaled) * number : c.LeastOf(scaled) / number);
     c.KeepMade(what, made);
     scaled = made;
   }
   return scaled;
+}
+
+bool IsOfRanges(Context& c, ValueId extent) {
+  constexpr size_t kMostLooked = 64;
+  const std::vector<ValueId>& inputs = c.graph().inputs;
+  const auto hidden = inputs.end() - c.graph().hidden_inputs;
+  std::vector<ValueId> open = {extent};
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (c.Known(open[i]) != nullptr || std::find(hidden, inputs.end(), open[i]) != inputs.end()) continue;
+    const std::optional<Node> made = c.MakerOf(open[i]);
+    if (!made.has_value()) return false;
+    open.insert(open.end(), made->inputs.begin(), made->inputs.end());
+    if (open.size() > kMostLooked) break;
+  }
+  return true;
 }
 
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride) {
@@ -574,7 +593,9 @@ absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {base, number(more + stride)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("max", {}, {v, number(0)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {v, number(stride)}));
-  if (const int64_t most = c.MostOf(base); most > 0) c.SetMost(v, std::max<int64_t>(most + more + stride, 0) / stride);
+  const auto stops = [&](int64_t e) { return std::max<int64_t>(e + more + stride, 0) / stride; };
+  if (const int64_t most = c.MostOf(base); most > 0) c.SetMost(v, stops(most));
+  c.SetLeast(v, stops(c.LeastOf(base)));
   if (stride == 1 && more >= 0) c.SetSum(v, base, more + 1);
   c.KeepMade(what, v);
   return v;

@@ -41,6 +41,8 @@ absl::StatusOr<std::optional<Varying>> MovedTo(Context& c, const Varying& v, std
                                                std::span<const int64_t> shape, size_t to);
 // extent * factor / divisor, an i64 without axes. The same value for the same numbers: two values that have it agree.
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor);
+// Whether nothing but ranges of inputs decide it.
+bool IsOfRanges(Context& c, ValueId extent);
 // (extent + more) / stride + 1, rounded down, and no less than 0: how often a window of that stride stops. The same
 // value for the same numbers.
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride);

@@ -125,6 +125,7 @@ class Importer {
     const int told_by = static_cast<int>(known - extents_.begin());  // counted from the hidden inputs' first
     graph_.input_extents.push_back({static_cast<int>(graph_.inputs.size()) - 1, range->axis, told_by, range->least});
     context_.SetVaryings(v, {{range->axis, known->second}});
+    context_.SetLeast(known->second, range->least);
     return absl::OkStatus();
   }
 

@@ -20,8 +20,8 @@ absl::Status SetTransposedPads(const OnnxNode& n, const Shape& image, Ints& extr
 // [a] as [filler, a].
 Ints Widen(Ints values, int64_t filler);
 Attrs WindowAttrs(const Window& w);
-// Readies an image, [n, c, h, w], for the node's window along axes that vary: what it may see behind the end is
-// `filler`. What its results have along those axes.
+// Readies an image, [n, c, h, w], for the node's window along axes that vary: behind the end comes `filler`. What its
+// results have along those axes.
 absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const Window& w, double filler,
                                           ValueId& image);
 

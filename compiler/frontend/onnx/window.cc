@@ -95,8 +95,11 @@ absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const W
     const size_t d = static_cast<size_t>(v.axis) - 2;
     const int64_t stride = w.strides[d], span = (w.kernel[d] - 1) * w.dilations[d] + 1, behind = w.pads[axes + d];
     // How such pads share out depends on the extent, but for windows that stop everywhere.
-    const bool may_not_fit = c.LeastOf(v.extent) + w.pads[d] + behind < span;
-    const bool refused = v.lines > 1 || n.Int("ceil_mode", 0) != 0 || (same && stride != 1) || may_not_fit;
+    if (const int64_t least = c.LeastOf(v.extent) + w.pads[d] + behind; least < span) {
+      return absl::UnimplementedError(
+          absl::StrCat("a window sees ", span, " elements along an axis that may have as few as ", least));
+    }
+    const bool refused = v.lines > 1 || n.Int("ceil_mode", 0) != 0 || (same && stride != 1);
     if (refused) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, image, n.proto.op_type()));
     // Also where no window reaches behind the end: kernels may transform what is there with what is before it.
     TEMPER_ASSIGN_OR_RETURN(image, FilledAlong(c, image, v.axis, filler));

@@ -188,10 +188,14 @@ std::vector<int64_t> AxesFrom(int64_t axis, int64_t rank);
 absl::StatusOr<std::optional<std::vector<int64_t>>> AxesOf(Context& c, const OnnxNode& n, size_t input, int64_t rank);
 
 using Converter = absl::Status (*)(Context& c, const OnnxNode& n);
+// Along which axes operands may vary. Converters that compute with the sizes of an image, a signal or a cache, which
+// are those of the most elements, take what varies along its first axis: it is one of examples, or of boxes.
+enum class Extents { kAlongFirstAxis, kAlongAnyAxis };
 struct TableEntry {
   std::string_view op;
   Converter convert;
   size_t operands = 1;  // that must be there; the converter need not look
+  Extents extents = Extents::kAlongFirstAxis;
 };
 std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
     ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),

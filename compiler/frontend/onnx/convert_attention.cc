@@ -314,7 +314,7 @@ absl::Status RotaryEmbedding(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> AttentionTable() {
-  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3},
+  static constexpr TableEntry kTable[] = {{"Attention", Attention, 3, Extents::kAlongAnyAxis},
                                           {"RotaryEmbedding", RotaryEmbedding, 3},
                                           {"LinearAttention", LinearAttention, 3},
                                           {"CausalConvWithState", CausalConvWithState, 2}};

@@ -239,9 +239,10 @@ absl::Status BitCast(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> BitsTable() {
-  static constexpr TableEntry kTable[] = {{"BitShift", BitShift, 2},     {"BitwiseAnd", BitwisePair, 2},
-                                          {"BitwiseOr", BitwisePair, 2}, {"BitwiseXor", BitwisePair, 2},
-                                          {"BitwiseNot", BitwiseNot},    {"BitCast", BitCast}};
+  static constexpr TableEntry kTable[] = {
+      {"BitShift", BitShift, 2, Extents::kAlongAnyAxis},     {"BitwiseAnd", BitwisePair, 2, Extents::kAlongAnyAxis},
+      {"BitwiseOr", BitwisePair, 2, Extents::kAlongAnyAxis}, {"BitwiseXor", BitwisePair, 2, Extents::kAlongAnyAxis},
+      {"BitwiseNot", BitwiseNot, 1, Extents::kAlongAnyAxis}, {"BitCast", BitCast, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -94,7 +94,7 @@ absl::Status NonMaxSuppression(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> BoxesTable() {
-  static constexpr TableEntry kTable[] = {{"NonMaxSuppression", NonMaxSuppression, 2}};
+  static constexpr TableEntry kTable[] = {{"NonMaxSuppression", NonMaxSuppression, 2, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -290,7 +290,9 @@ absl::Status Scan(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> ControlTable() {
-  static constexpr TableEntry kTable[] = {{"If", If}, {"Loop", Loop, 0}, {"Scan", Scan, 0}};
+  static constexpr TableEntry kTable[] = {{"If", If, 1, Extents::kAlongAnyAxis},
+                                          {"Loop", Loop, 0, Extents::kAlongAnyAxis},
+                                          {"Scan", Scan, 0, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

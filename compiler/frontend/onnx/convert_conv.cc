@@ -155,10 +155,15 @@ absl::Status Gemm(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> ConvTable() {
-  static constexpr TableEntry kTable[] = {
-      {"Conv", Conv, 2},     {"ConvTranspose", ConvTranspose, 2}, {"DeformConv", DeformConv, 3}, {"MaxPool", Pool},
-      {"AveragePool", Pool}, {"GlobalAveragePool", GlobalPool},   {"GlobalMaxPool", GlobalPool}, {"MatMul", MatMul, 2},
-      {"Gemm", Gemm, 2}};
+  static constexpr TableEntry kTable[] = {{"Conv", Conv, 2, Extents::kAlongAnyAxis},
+                                          {"ConvTranspose", ConvTranspose, 2},
+                                          {"DeformConv", DeformConv, 3},
+                                          {"MaxPool", Pool, 1, Extents::kAlongAnyAxis},
+                                          {"AveragePool", Pool, 1, Extents::kAlongAnyAxis},
+                                          {"GlobalAveragePool", GlobalPool, 1, Extents::kAlongAnyAxis},
+                                          {"GlobalMaxPool", GlobalPool, 1, Extents::kAlongAnyAxis},
+                                          {"MatMul", MatMul, 2, Extents::kAlongAnyAxis},
+                                          {"Gemm", Gemm, 2, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

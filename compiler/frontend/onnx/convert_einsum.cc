@@ -238,7 +238,7 @@ absl::Status ConvertEinsum(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> EinsumTable() {
-  static constexpr TableEntry kTable[] = {{"Einsum", ConvertEinsum}};
+  static constexpr TableEntry kTable[] = {{"Einsum", ConvertEinsum, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -347,6 +347,7 @@ std::span<const TableEntry> ElementwiseTable() {
                                  {"Dropout", Dropout}};
     for (const Plain& p : kPlain)
       t.push_back({p.onnx, ConvertPlain, static_cast<size_t>(FindOp(p.temper)->min_inputs)});
+    for (TableEntry& entry : t) entry.extents = Extents::kAlongAnyAxis;
     return t;
   }();
   return table;

@@ -156,11 +156,11 @@ absl::Status CumProd(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> IndexTable() {
-  static constexpr TableEntry kTable[] = {{"GatherElements", GatherElements, 2},
+  static constexpr TableEntry kTable[] = {{"GatherElements", GatherElements, 2, Extents::kAlongAnyAxis},
                                           {"GatherND", GatherNd, 2},
                                           {"ReverseSequence", ReverseSequence, 2},
-                                          {"OneHot", OneHot, 3},
-                                          {"CumSum", CumSum, 2},
+                                          {"OneHot", OneHot, 3, Extents::kAlongAnyAxis},
+                                          {"CumSum", CumSum, 2, Extents::kAlongAnyAxis},
                                           {"CumProd", CumProd, 2}};
   return kTable;
 }

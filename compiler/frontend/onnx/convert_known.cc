@@ -170,10 +170,13 @@ absl::Status Trilu(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> KnownTable() {
-  static constexpr TableEntry kTable[] = {{"Constant", Constant, 0}, {"ConstantOfShape", ConstantOfShape},
-                                          {"Shape", ShapeOf},        {"Size", Size},
-                                          {"Range", Range, 3},       {"EyeLike", EyeLike},
-                                          {"Trilu", Trilu}};
+  static constexpr TableEntry kTable[] = {{"Constant", Constant, 0},
+                                          {"ConstantOfShape", ConstantOfShape, 1, Extents::kAlongAnyAxis},
+                                          {"Shape", ShapeOf, 1, Extents::kAlongAnyAxis},
+                                          {"Size", Size, 1, Extents::kAlongAnyAxis},
+                                          {"Range", Range, 3, Extents::kAlongAnyAxis},
+                                          {"EyeLike", EyeLike},
+                                          {"Trilu", Trilu, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

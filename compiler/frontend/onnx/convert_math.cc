@@ -107,8 +107,10 @@ absl::Status Convert(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> MathTable() {
   static constexpr TableEntry kTable[] = {
-      {"Atan", Convert<Atan>}, {"Asin", Convert<Asin>},   {"Acos", Convert<Acos>},   {"Sinh", Convert<Sinh>},
-      {"Cosh", Convert<Cosh>}, {"Asinh", Convert<Asinh>}, {"Acosh", Convert<Acosh>}, {"Atanh", Convert<Atanh>}};
+      {"Atan", Convert<Atan>, 1, Extents::kAlongAnyAxis},   {"Asin", Convert<Asin>, 1, Extents::kAlongAnyAxis},
+      {"Acos", Convert<Acos>, 1, Extents::kAlongAnyAxis},   {"Sinh", Convert<Sinh>, 1, Extents::kAlongAnyAxis},
+      {"Cosh", Convert<Cosh>, 1, Extents::kAlongAnyAxis},   {"Asinh", Convert<Asinh>, 1, Extents::kAlongAnyAxis},
+      {"Acosh", Convert<Acosh>, 1, Extents::kAlongAnyAxis}, {"Atanh", Convert<Atanh>, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -306,13 +306,13 @@ absl::Status QLinearConv(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> QuantizeTable() {
-  static constexpr TableEntry kTable[] = {{"DequantizeLinear", DequantizeLinear, 2},
-                                          {"QuantizeLinear", QuantizeLinear, 2},
-                                          {"DynamicQuantizeLinear", DynamicQuantizeLinear},
-                                          {"MatMulInteger", MatMulInteger, 2},
-                                          {"ConvInteger", ConvInteger, 2},
-                                          {"QLinearMatMul", QLinearMatMul, 8},
-                                          {"QLinearConv", QLinearConv, 8}};
+  static constexpr TableEntry kTable[] = {{"DequantizeLinear", DequantizeLinear, 2, Extents::kAlongAnyAxis},
+                                          {"QuantizeLinear", QuantizeLinear, 2, Extents::kAlongAnyAxis},
+                                          {"DynamicQuantizeLinear", DynamicQuantizeLinear, 1, Extents::kAlongAnyAxis},
+                                          {"MatMulInteger", MatMulInteger, 2, Extents::kAlongAnyAxis},
+                                          {"ConvInteger", ConvInteger, 2, Extents::kAlongAnyAxis},
+                                          {"QLinearMatMul", QLinearMatMul, 8, Extents::kAlongAnyAxis},
+                                          {"QLinearConv", QLinearConv, 8, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -389,13 +389,14 @@ absl::Status DynamicQuantizeLstm(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> ContribRecurrentTable() {
-  static constexpr TableEntry kTable[] = {{"DynamicQuantizeLSTM", DynamicQuantizeLstm, 3}};
+  static constexpr TableEntry kTable[] = {{"DynamicQuantizeLSTM", DynamicQuantizeLstm, 3, Extents::kAlongAnyAxis}};
   return kTable;
 }
 
 std::span<const TableEntry> RecurrentTable() {
-  static constexpr TableEntry kTable[] = {
-      {"LSTM", ConvertRecurrent, 3}, {"GRU", ConvertRecurrent, 3}, {"RNN", ConvertRecurrent, 3}};
+  static constexpr TableEntry kTable[] = {{"LSTM", ConvertRecurrent, 3, Extents::kAlongAnyAxis},
+                                          {"GRU", ConvertRecurrent, 3, Extents::kAlongAnyAxis},
+                                          {"RNN", ConvertRecurrent, 3, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

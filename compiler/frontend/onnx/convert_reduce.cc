@@ -395,22 +395,22 @@ absl::Status Det(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> ReduceTable() {
   static const std::vector<TableEntry> table = [] {
-    std::vector<TableEntry> t = {{"ArgMax", ArgExtreme},
-                                 {"ArgMin", ArgExtreme},
-                                 {"Softmax", Softmax},
-                                 {"LogSoftmax", Softmax},
-                                 {"BatchNormalization", BatchNormalization, 5},
-                                 {"InstanceNormalization", InstanceNormalization, 3},
-                                 {"LayerNormalization", LayerNormalization, 2},
-                                 {"GroupNormalization", GroupNormalization, 3},
-                                 {"MeanVarianceNormalization", MeanVarianceNormalization},
+    std::vector<TableEntry> t = {{"ArgMax", ArgExtreme, 1, Extents::kAlongAnyAxis},
+                                 {"ArgMin", ArgExtreme, 1, Extents::kAlongAnyAxis},
+                                 {"Softmax", Softmax, 1, Extents::kAlongAnyAxis},
+                                 {"LogSoftmax", Softmax, 1, Extents::kAlongAnyAxis},
+                                 {"BatchNormalization", BatchNormalization, 5, Extents::kAlongAnyAxis},
+                                 {"InstanceNormalization", InstanceNormalization, 3, Extents::kAlongAnyAxis},
+                                 {"LayerNormalization", LayerNormalization, 2, Extents::kAlongAnyAxis},
+                                 {"GroupNormalization", GroupNormalization, 3, Extents::kAlongAnyAxis},
+                                 {"MeanVarianceNormalization", MeanVarianceNormalization, 1, Extents::kAlongAnyAxis},
                                  {"Hardmax", Hardmax},
-                                 {"LpNormalization", LpNormalization},
+                                 {"LpNormalization", LpNormalization, 1, Extents::kAlongAnyAxis},
                                  {"Det", Det},
                                  {"LRN", Lrn},
-                                 {"RMSNormalization", RmsNormalization, 2},
-                                 {"ReduceLogSumExp", ReduceLogSumExp}};
-    for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce});
+                                 {"RMSNormalization", RmsNormalization, 2, Extents::kAlongAnyAxis},
+                                 {"ReduceLogSumExp", ReduceLogSumExp, 1, Extents::kAlongAnyAxis}};
+    for (const Reduction& r : kReductions) t.push_back({r.onnx, Reduce, 1, Extents::kAlongAnyAxis});
     return t;
   }();
   return table;

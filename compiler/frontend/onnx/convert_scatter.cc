@@ -185,8 +185,8 @@ absl::Status TensorScatter(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> ScatterTable() {
-  static constexpr TableEntry kTable[] = {{"ScatterElements", ScatterElements, 3},
-                                          {"Scatter", ScatterElements, 3},
+  static constexpr TableEntry kTable[] = {{"ScatterElements", ScatterElements, 3, Extents::kAlongAnyAxis},
+                                          {"Scatter", ScatterElements, 3, Extents::kAlongAnyAxis},
                                           {"ScatterND", ScatterNd, 3},
                                           {"TensorScatter", TensorScatter, 2}};
   return kTable;

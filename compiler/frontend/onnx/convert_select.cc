@@ -262,7 +262,9 @@ absl::Status Unique(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> SelectTable() {
-  static constexpr TableEntry kTable[] = {{"Compress", Compress, 2}, {"NonZero", NonZero}, {"Unique", Unique}};
+  static constexpr TableEntry kTable[] = {{"Compress", Compress, 2, Extents::kAlongAnyAxis},
+                                          {"NonZero", NonZero, 1, Extents::kAlongAnyAxis},
+                                          {"Unique", Unique, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -166,13 +166,18 @@ absl::Status IsPresent(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> SequenceTable() {
-  static constexpr TableEntry kTable[] = {
-      {"SequenceEmpty", SequenceEmpty, 0},  {"SequenceConstruct", SequenceConstruct},
-      {"SequenceAt", SequenceAt, 0},        {"SequenceInsert", SequenceInsert, 0},
-      {"SequenceErase", SequenceErase, 0},  {"SequenceLength", SequenceLength, 0},
-      {"SplitToSequence", SplitToSequence}, {"ConcatFromSequence", ConcatFromSequence, 0},
-      {"SequenceMap", SequenceMap, 0},      {"Optional", Present, 0},
-      {"OptionalGetElement", Present, 0},   {"OptionalHasElement", IsPresent, 0}};
+  static constexpr TableEntry kTable[] = {{"SequenceEmpty", SequenceEmpty, 0},
+                                          {"SequenceConstruct", SequenceConstruct, 1, Extents::kAlongAnyAxis},
+                                          {"SequenceAt", SequenceAt, 0, Extents::kAlongAnyAxis},
+                                          {"SequenceInsert", SequenceInsert, 0, Extents::kAlongAnyAxis},
+                                          {"SequenceErase", SequenceErase, 0},
+                                          {"SequenceLength", SequenceLength, 0},
+                                          {"SplitToSequence", SplitToSequence, 1, Extents::kAlongAnyAxis},
+                                          {"ConcatFromSequence", ConcatFromSequence, 0, Extents::kAlongAnyAxis},
+                                          {"SequenceMap", SequenceMap, 0, Extents::kAlongAnyAxis},
+                                          {"Optional", Present, 0, Extents::kAlongAnyAxis},
+                                          {"OptionalGetElement", Present, 0, Extents::kAlongAnyAxis},
+                                          {"OptionalHasElement", IsPresent, 0, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -65,7 +65,7 @@ absl::Status TopK(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> SortTable() {
-  static constexpr TableEntry kTable[] = {{"TopK", TopK}};
+  static constexpr TableEntry kTable[] = {{"TopK", TopK, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

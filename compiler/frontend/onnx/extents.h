@@ -57,10 +57,6 @@ absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what);
 // The same of the extents along these axes, counted from either end.
 absl::Status MustBeKnownAlong(Context& c, ValueId v, const std::vector<int64_t>& axes, std::string_view what);
 
-// An error where the node's converter does not know what to make of extents that its operands have
-// (varying_operators.cc).
-absl::Status MayVary(Context& c, const OnnxNode& n);
-
 // A shape that is known, but for some extents perhaps, which stand with their largest.
 struct Dims {
   std::vector<int64_t> most;

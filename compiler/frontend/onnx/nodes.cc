@@ -172,6 +172,16 @@ absl::Status AddCall(Context& c, const onnx::NodeProto& call, const onnx::Functi
   return absl::OkStatus();
 }
 
+// An error where an operand varies along another axis than its first.
+absl::Status MustBeKnownBehindFirst(Context& c, const OnnxNode& n) {
+  for (const ValueId v : n.inputs) {
+    if (v == kNoValue) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, n.proto.op_type()));
+    TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, v, AxesFrom(1, c.Rank(v)), n.proto.op_type()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddNode(Context& c, const onnx::NodeProto& proto, const Nodes& around, int opset) {
   if (const onnx::FunctionProto* function = FunctionOf(proto, c.functions()))
     return AddCall(c, proto, *function, around, opset);
@@ -189,7 +199,7 @@ absl::Status AddNode(Context& c, const onnx::NodeProto& proto, const Nodes& arou
     if (node.Input(i) == kNoValue) return absl::InvalidArgumentError(absl::StrCat("operand ", i, " is missing"));
   }
   c.SetNodeName(NameOf(proto));
-  TEMPER_RETURN_IF_ERROR(MayVary(c, node));
+  if (entry->extents == Extents::kAlongFirstAxis) TEMPER_RETURN_IF_ERROR(MustBeKnownBehindFirst(c, node));
   TEMPER_RETURN_IF_ERROR(entry->convert(c, node));
   if (node.wrong_kind.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(

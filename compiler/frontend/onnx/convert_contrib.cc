@@ -64,9 +64,9 @@ absl::Status SetMaskLengths(Context& c, const OnnxNode& n) {
   const Shape ids = c.ShapeOf(n.Input(0));
   const ValueId mask = n.Input(7);
   if (mask == kNoValue) {
-    Dims dims{{ids[0]}, {}};
-    if (const Varying* batch = c.VaryingAlong(n.Input(0), 0)) dims.varyings = {*batch};
-    TEMPER_ASSIGN_OR_RETURN(const ValueId none, WithDims(c, c.Constant(NDArray(DType::kI32, dims.most)), dims));
+    Varyings batch;
+    if (const Varying* own = c.VaryingAlong(n.Input(0), 0)) batch = {*own};
+    TEMPER_ASSIGN_OR_RETURN(const ValueId none, WithVaryings(c, c.Constant(NDArray(DType::kI32, {ids[0]})), batch));
     return c.Set(n, none, 1);
   }
   if (c.ShapeOf(mask) != ids) return absl::InvalidArgumentError("its mask has the ids' shape");

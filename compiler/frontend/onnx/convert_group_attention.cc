@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/attention.h"
-#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/language.h"
 #include "compiler/frontend/onnx/places.h"
@@ -261,7 +260,6 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
   Attrs across, last;
   across.Set("trans_b", int64_t{1});
   last.Set("axis", int64_t{4});
-  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, query, {3}, "a scale"));
   const double scale = n.Float("scale", 0), root = 1 / std::sqrt(static_cast<double>(s.size));
   ValueId scores = f.Times(f.Call("matmul", {query, keys}, std::move(across)), scale == 0 ? root : scale);
   if (const double cap = n.Float("softcap", 0); cap > 0)

@@ -54,7 +54,7 @@ absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("no such shape, or not one value");
   NDArray data(value.dtype(), shape);
   for (int64_t i = 0; value.At(0) != 0 && i < data.size(); ++i) data.Set(i, value.At(0));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithDims(c, c.Constant(std::move(data)), dims));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithVaryings(c, c.Constant(std::move(data)), dims.varyings));
   return c.Set(n, v);
 }
 
@@ -102,7 +102,7 @@ absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& 
   TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
   TEMPER_RETURN_IF_ERROR(CheckPlaces(end.most));
   if (end.most.size() != 1 || start != 0 || step != 1) return absl::UnimplementedError("a range that starts elsewhere");
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithDims(c, Counting(c, DType::kI64, {end.most[0]}), end));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithVaryings(c, Counting(c, DType::kI64, {end.most[0]}), end.varyings));
   return v;
 }
 
@@ -156,13 +156,13 @@ absl::Status Trilu(Context& c, const OnnxNode& n) {
   const bool upper = n.Int("upper", 1) != 0;
   ValueId kept = c.Constant(Band(DType::kBool, rows, columns, upper ? k : -rows, upper ? columns : k));
   // The first rows and columns of a band are a band.
-  Dims dims{{rows, columns}, {}};
+  Varyings kept_varyings;
   const int64_t before = std::ssize(shape) - 2;
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "Trilu"));
   for (const Varying& v : c.VaryingsOf(n.Input(0))) {
-    if (v.axis >= before) dims.varyings.push_back({v.axis - before, v.extent});
+    if (v.axis >= before) kept_varyings.push_back({v.axis - before, v.extent});
   }
-  TEMPER_ASSIGN_OR_RETURN(kept, WithDims(c, kept, dims));
+  TEMPER_ASSIGN_OR_RETURN(kept, WithVaryings(c, kept, kept_varyings));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {kept, n.Input(0), c.Scalar(c.TypeOf(n.Input(0)).dtype, 0)}));
   return c.Set(n, v);
 }

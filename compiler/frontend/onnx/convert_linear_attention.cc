@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/language.h"
 #include "compiler/frontend/onnx/window.h"
@@ -274,7 +273,6 @@ absl::Status LinearAttention(Context& c, const OnnxNode& n) {
   if (c.ShapeOf(state) != of_state)
     return absl::InvalidArgumentError(absl::StrCat("the state is [", ShapeText(of_state), "]"));
   TEMPER_ASSIGN_OR_RETURN(state, c.Cast(state, l.dtype));
-  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, l.key, {-1}, "a scale"));
   const double stated = n.Float("scale", 0);
   const double scale = stated == 0 ? 1 / std::sqrt(static_cast<double>(l.key_size)) : stated;
   TEMPER_ASSIGN_OR_RETURN(const Chunks k, ChunksOf(c, l, scale));

@@ -286,11 +286,7 @@ absl::Status Expand(Context& c, const OnnxNode& n) {
   }
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Expand(x, dims.most));
   for (Varying& told : dims.varyings) told.axis += c.Rank(v) - std::ssize(dims.most);
-  for (const Varying& own : c.VaryingsOf(v)) {
-    if (std::ranges::count(dims.varyings, own.axis, &Varying::axis) == 0) dims.varyings.push_back(own);
-  }
-  std::ranges::sort(dims.varyings, {}, &Varying::axis);
-  TEMPER_ASSIGN_OR_RETURN(v, WithDims(c, v, dims));
+  TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c, v, dims.varyings));
   return c.Set(n, v);
 }
 
@@ -305,10 +301,7 @@ absl::Status Tile(Context& c, const OnnxNode& n) {
   }
   attrs.Set("repeats", std::move(repeats.most));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("tile", std::move(attrs), {n.Input(0)}));
-  if (!repeats.varyings.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
-    c.AddVaryings(v, repeats.varyings);
-  }
+  TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c, v, repeats.varyings));
   return c.Set(n, v);
 }
 
@@ -377,8 +370,7 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
   }
   ValueId v = n.Input(0);
   Varyings padded;
-  constexpr int64_t kMost = int64_t{1} << 40;  // sums of a few such numbers do not overflow
-  const bool counts = std::ranges::all_of(pads, [](int64_t p) { return p > -kMost && p < kMost; });
+  const bool counts = std::ranges::all_of(pads, [](int64_t p) { return p > -kMostExtent && p < kMostExtent; });
   if (mode == "constant" && pads.size() == 2 * rank && counts) {
     TEMPER_ASSIGN_OR_RETURN(padded, PadAlongVarying(c, pads, value, v));
   }

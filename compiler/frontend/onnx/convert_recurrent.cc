@@ -212,8 +212,7 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
 // An initial state of a direction; zeros where none is given.
 absl::StatusOr<ValueId> InitialState(Context& c, const Recurrent& r, ValueId given, int64_t i) {
   if (given == kNoValue)
-    return WithDims(c, c.Constant(NDArray(c.TypeOf(r.x).dtype, {r.batch, r.hidden})),
-                    {{r.batch, r.hidden}, r.of_batch});
+    return WithVaryings(c, c.Constant(NDArray(c.TypeOf(r.x).dtype, {r.batch, r.hidden})), r.of_batch);
   if (r.batch_first) {
     TEMPER_ASSIGN_OR_RETURN(given, c.Transpose(given, {1, 0, 2}));
   }

@@ -144,15 +144,19 @@ absl::StatusOr<Moments> MomentsOf(Context& c, ValueId x, const std::vector<int64
   return m;
 }
 
+// sqrt(v + epsilon), by the node's epsilon.
+absl::StatusOr<ValueId> RootOf(Context& c, const OnnxNode& n, ValueId v) {
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(c.TypeOf(v).dtype, n.Float("epsilon", 1e-5))}));
+  return c.Call("sqrt", {}, {v});
+}
+
 // InstanceNormalization of pixels of which only the run knows how many there are.
 absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
-  const DType dtype = c.TypeOf(x).dtype;
   Shape per_channel(c.ShapeOf(x).size() - 1, 1);
   per_channel[0] = c.ShapeOf(x)[1];
   TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, AxesFrom(2, c.Rank(x))));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {m.variance, c.Scalar(dtype, n.Float("epsilon", 1e-5))}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, RootOf(c, n, m.variance));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {m.centred, v}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId scale, c.Reshape(n.Input(1), per_channel));
   TEMPER_ASSIGN_OR_RETURN(const ValueId bias, c.Reshape(n.Input(2), per_channel));
@@ -219,8 +223,7 @@ absl::Status SetMoments(Context& c, const OnnxNode& n, int64_t axis) {
   if (!wanted(1) && !wanted(2)) return absl::OkStatus();
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, c.Cast(n.Input(0), DType::kF32));
   TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, AxesFrom(axis, c.Rank(x))));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {m.variance, c.Scalar(DType::kF32, n.Float("epsilon", 1e-5))}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, RootOf(c, n, m.variance));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("reciprocal", {}, {v}));
   if (wanted(1)) TEMPER_RETURN_IF_ERROR(c.Set(n, m.mean, 1));
   return wanted(2) ? c.Set(n, v, 2) : absl::OkStatus();
@@ -289,12 +292,10 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
 // x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on.
 absl::Status RmsNormalization(Context& c, const OnnxNode& n) {
   const ValueId x = n.Input(0);
-  const DType dtype = c.TypeOf(x).dtype;
   TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(x)));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("mul", {}, {x, x}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reduce("reduce_mean", v, AxesFrom(axis, c.Rank(x)), true));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, c.Scalar(dtype, n.Float("epsilon", 1e-5))}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("sqrt", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, RootOf(c, n, v));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {x, v}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, n.Input(1)}));
   return c.Set(n, v);

@@ -140,14 +140,17 @@ class Reader {
 
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
 
-absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims) {
-  const Varyings& own = c.VaryingsOf(v);
-  if (dims.varyings.empty() || own == dims.varyings) return v;
-  const auto is_told = [&](const Varying& varying) { return std::ranges::count(dims.varyings, varying) > 0; };
-  if (!std::ranges::all_of(own, is_told)) return MustBeKnown(c, v, "a shape");
+absl::StatusOr<ValueId> WithVaryings(Context& c, ValueId v, const Varyings& told) {
+  Varyings more;
+  for (const Varying& varying : told) {
+    const Varying* own = c.VaryingAlong(v, varying.axis);
+    if (own != nullptr && *own != varying) return MustBeKnown(c, v, "a shape");
+    if (own == nullptr) more.push_back(varying);
+  }
+  if (more.empty()) return v;
   // Others may have the value, too, and mean all of it.
   TEMPER_ASSIGN_OR_RETURN(v, c.Defer("identity", {}, {v}));
-  c.SetVaryings(v, dims.varyings);
+  c.AddVaryings(v, more);
   return v;
 }
 

@@ -319,34 +319,36 @@ class Rule {
   Met met_;
 };
 
+// Where elements lie that are counted one behind another, of lines of `length` that begin every `apart` elements.
+absl::StatusOr<ValueId> PlacesInLines(Context& c, ValueId at, ValueId length, int64_t apart) {
+  const auto number = [&c](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
+  TEMPER_ASSIGN_OR_RETURN(length, c.Call("max", {}, {length, number(1)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId line, c.Call("div", {}, {at, length}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId gap, c.Call("sub", {}, {number(apart), length}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId skipped, c.Call("mul", {}, {line, gap}));
+  return c.Call("add", {}, {at, skipped});
+}
+
 // Where the elements of an axis of `most` lie that indices name, which count what there is.
 absl::StatusOr<ValueId> PlacesAlong(Context& c, const Varying& v, int64_t most, ValueId indices) {
   TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Cast(indices, DType::kI64));
   TEMPER_ASSIGN_OR_RETURN(at, CountedFromFront(c, at, v.extent));
   if (v.lines == 1) return at;
-  // Lines are further apart than they are long.
-  const auto number = [&c](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
   TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, v.extent, 1, v.lines));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId length, c.Call("max", {}, {own, number(1)}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId line, c.Call("div", {}, {at, length}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId apart, c.Call("sub", {}, {number(most / v.lines), own}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId skipped, c.Call("mul", {}, {line, apart}));
-  return c.Call("add", {}, {at, skipped});
+  return PlacesInLines(c, at, own, most / v.lines);
 }
 
 // Whether it is known to be zero behind its end along the axis, as what softmax makes of one element or more is, unless
 // the product is no number anyway.
 bool IsZeroBehind(Context& c, ValueId v, int64_t axis) {
   constexpr int kMostSteps = 16;
-  const int64_t from_back = axis - c.Rank(v);
-  const Varying asked = *c.VaryingAlong(v, axis);
+  const Varying end = *c.VaryingAlong(v, axis);
   for (int step = 0; step < kMostSteps; ++step) {
     const std::optional<Node> made = c.MakerOf(v);
     if (!made.has_value()) return false;
     if (made->op == "softmax") {
-      const int64_t own = FromFront(made->attrs.Int("axis", -1), c.Rank(v));
-      const Varying* end = c.VaryingAlong(v, own);
-      return own == c.Rank(v) + from_back && end != nullptr && *end == Along(own, asked) && c.LeastOf(end->extent) > 0;
+      const Varying* own = c.VaryingAlong(v, FromFront(made->attrs.Int("axis", -1), c.Rank(v)));
+      return own != nullptr && *own == end && c.LeastOf(end.extent) > 0;
     }
     if (made->op != "identity" && made->op != "cast") return false;
     v = made->inputs[0];
@@ -443,16 +445,16 @@ absl::StatusOr<ValueId> MeanOf(Context& c, const Attrs& attrs, ValueId x) {
   const DType dtype = c.TypeOf(x).dtype, wide = SizeOf(dtype) < 4 ? DType::kF32 : dtype;
   const int64_t rank = c.Rank(x);
   double known = 1;
-  Varyings combined;
-  for (int64_t axis = 0; axis < rank; ++axis) {
-    if (!Names(Combined(attrs, rank), axis, rank)) continue;
-    const Varying* v = c.VaryingAlong(x, axis);
-    if (v != nullptr) combined.push_back(*v);
-    if (v == nullptr) known *= static_cast<double>(c.ShapeOf(x)[static_cast<size_t>(axis)]);
+  std::vector<ValueId> extents;
+  for (const int64_t axis : Combined(attrs, rank)) {
+    const int64_t at = FromFront(axis, rank);
+    const Varying* v = c.VaryingAlong(x, at);
+    if (v != nullptr) extents.push_back(v->extent);
+    if (v == nullptr) known *= static_cast<double>(c.ShapeOf(x)[static_cast<size_t>(at)]);
   }
   ValueId count = c.Scalar(wide, known);
-  for (const Varying& v : combined) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId extent, c.Cast(v.extent, wide));
+  for (ValueId extent : extents) {
+    TEMPER_ASSIGN_OR_RETURN(extent, c.Cast(extent, wide));
     TEMPER_ASSIGN_OR_RETURN(count, c.Call("mul", {}, {count, extent}));
   }
   // Of nothing it is zero.
@@ -610,15 +612,8 @@ absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
   if (outer == 1) return v;
   TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, varying.extent, 1, varying.lines));
   TEMPER_RETURN_IF_ERROR(CheckPlaces({outer, extent}));
-  // The line and the position in it of each element of the result.
-  const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
   const ValueId at = Counting(c, DType::kI64, {outer * extent});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId length, c.Call("max", {}, {own, number(1)}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId line, c.Call("div", {}, {at, length}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId skipped, c.Call("mul", {}, {line, length}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId step, c.Call("sub", {}, {at, skipped}));
-  TEMPER_ASSIGN_OR_RETURN(line, c.Call("mul", {}, {line, number(extent)}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId from, c.Call("add", {}, {line, step}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId from, PlacesInLines(c, at, own, extent));
   Shape flat(shape.begin() + varying.axis, shape.end());
   flat[0] = outer * extent;
   TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {}, {v}));

@@ -64,7 +64,7 @@ struct Dims {
 };
 // From a value of integers; `what` goes into the error.
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);
-// `v`, which was made with the largest extents, as one of these.
-absl::StatusOr<ValueId> WithDims(Context& c, ValueId v, const Dims& dims);
+// `v`, which was made with the largest extents, as one that varies so, too.
+absl::StatusOr<ValueId> WithVaryings(Context& c, ValueId v, const Varyings& told);
 
 }  // namespace temper::onnx_frontend

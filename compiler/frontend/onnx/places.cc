@@ -106,9 +106,9 @@ absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId 
   TEMPER_ASSIGN_OR_RETURN(NDArray numbers, PlacesBeside(shape, strides, along));
   // Of the first elements they are the same.
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, at, "places of elements"));
-  Dims dims{numbers.shape(), c.VaryingsOf(at)};
-  std::erase_if(dims.varyings, [axis](const Varying& v) { return v.axis == axis; });
-  TEMPER_ASSIGN_OR_RETURN(const ValueId beside, WithDims(c, c.Constant(std::move(numbers)), dims));
+  Varyings others = c.VaryingsOf(at);
+  std::erase_if(others, [axis](const Varying& v) { return v.axis == axis; });
+  TEMPER_ASSIGN_OR_RETURN(const ValueId beside, WithVaryings(c, c.Constant(std::move(numbers)), others));
   return c.Call("add", {}, {at, beside});
 }
 

@@ -168,7 +168,7 @@ class Rule {
   // The axis stays one, or takes in axes behind it.
   Result Reshaped() const {
     const Varying v = *At(0);
-    const Shape& from = ShapeAt(0);
+    const Shape from = ShapeAt(0);
     if (from == result_) return v;
     const int64_t most = from[static_cast<size_t>(v.axis)];
     for (size_t d = 0; d < result_.size() && most > 1; ++d) {
@@ -363,7 +363,8 @@ absl::StatusOr<ValueId> FilledBeforeMoves(Context& c, ValueId v, int64_t axis, d
   if (made.has_value() && made->op == "transpose") from = made->attrs.Ints("perm")[static_cast<size_t>(axis)];
   if (made.has_value() && made->op == "reshape") {
     const Shape old = c.ShapeOf(made->inputs[0]);
-    for (const Varying& own : c.VaryingsOf(made->inputs[0])) {
+    const Varyings olds = c.VaryingsOf(made->inputs[0]);
+    for (const Varying& own : olds) {
       TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved,
                               MovedTo(c, own, old, c.ShapeOf(v), static_cast<size_t>(axis)));
       // The same elements, with others behind them or not.

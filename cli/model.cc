@@ -126,7 +126,7 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
           "--dim", options->dims,
           "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated); "
           "compile, lock, tune, bench and run take several lengths, NAME=1,8: a variant for each; NAME=1..8: any of "
-          "these, at the cost of the longest")
+          "these")
       ->allow_extra_args(false);
   command
       ->add_option("--value", options->values,

@@ -209,6 +209,27 @@ std::optional<Linear> AsLinear(const Expr& e, const std::vector<Var>& vars) {
   return linear;
 }
 
+Expr BoundOf(const Var& v, const Expr& e, const Expr& bound) {
+  const Sum sum = Flatten(e);
+  const Term* term = nullptr;
+  Expr rest(sum.constant);
+  for (const Term& t : sum.terms) {
+    if (!UsesVar(t.atom, v)) {
+      rest = rest + t.atom * Expr(t.coefficient);
+    } else if (term != nullptr) {
+      return {};
+    } else {
+      term = &t;
+    }
+  }
+  if (term == nullptr || term->coefficient <= 0) return {};
+  const Expr end = (bound - rest + Expr(term->coefficient - 1)) / Expr(term->coefficient);
+  if (term->atom->kind == ExprKind::kVar) return end;
+  if (term->atom->kind != ExprKind::kDiv) return {};
+  const std::optional<int64_t> divisor = AsInt(term->atom->args[1]);
+  return divisor.value_or(0) > 0 ? BoundOf(v, term->atom->args[0], end * Expr(*divisor)) : Expr();
+}
+
 Expr FlatIndex(const Buffer& buffer, const std::vector<Expr>& indices) {
   Expr flat = Int(0);
   for (size_t i = 0; i < indices.size(); ++i) {

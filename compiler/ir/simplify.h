@@ -53,6 +53,9 @@ struct Linear {
 };
 std::optional<Linear> AsLinear(const Expr& e, const std::vector<Var>& vars);
 
+// e < bound as v < the result, where `e` grows with `v` and `bound` does not use it. Empty: it can not be said so.
+Expr BoundOf(const Var& v, const Expr& e, const Expr& bound);
+
 // The buffer's row-major flat element index.
 Expr FlatIndex(const Buffer& buffer, const std::vector<Expr>& indices);
 

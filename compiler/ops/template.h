@@ -14,7 +14,8 @@ namespace temper {
 
 // A workload made ready for codegen.
 struct Kernel {
-  ir::Func main;  // lowered; parameters: one per workload input (constant ones in packed form), then the output
+  ir::Func main;       // lowered; parameters: one per workload input (constant ones in packed form), then the output
+  ir::Func scheduled;  // what `main` was before; no parameters: it was made as it is
   // For inputs that are packed: how. A lowered function (original physical buffer) -> (packed buffer), run once per
   // constant when the package is made, and outside the clock when a candidate is timed. Empty Func (no params): as it
   // is. Packs run on the CPU of the machine that makes the package, whatever device `main` is for.
@@ -57,6 +58,11 @@ struct Choice {
   Config config;
 };
 absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t);
+
+// The config with its blocks of columns shared by the threads, where it shares rows and the template allows that: of a
+// kernel that may have fewer rows in a run, all threads have a part then.
+absl::StatusOr<Config> WithColumnsShared(const Workload& w, std::string_view template_name, const Config& c,
+                                         const Target& t);
 
 // Builds a kernel by template name, checking name, version and config first: the way of every candidate.
 absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c, const Target& t);

@@ -16,6 +16,7 @@
 #include "compiler/codegen/compile_cache.h"
 #include "compiler/codegen/link.h"
 #include "compiler/graph/alias.h"
+#include "compiler/graph/behind.h"
 #include "compiler/graph/extract.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/package/embedded.h"
@@ -23,6 +24,8 @@
 #include "compiler/package/weights.h"
 #include "compiler/runtime/plan.h"
 #include "compiler/schedule/embed.h"
+#include "compiler/schedule/lower.h"
+#include "compiler/schedule/skip_behind.h"
 
 namespace temper {
 namespace {
@@ -37,6 +40,7 @@ struct BuiltKernel {
   CompiledKernel compiled;
   std::optional<Part> part;  // of a larger value, which it writes
   int in_place = -1;         // the parameter whose bytes its result takes
+  int extent = -1;           // that a parameter before its result tells, among the hidden inputs; -1: none
   int uses = 0;
 };
 
@@ -130,6 +134,7 @@ class PackageWriter {
 
   absl::Status CollectKernels(Making& v) {
     const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
+    const std::vector<std::vector<Behind>> behind = BehindOf(v.g);
     const Aliases aliases(v.g);
     v.in_place = InPlaceOperands(v.g);
     for (const Group& group : v.g.groups) {
@@ -138,6 +143,8 @@ class PackageWriter {
       const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
       std::string text = Text(extracted.workload);
       if (part.has_value()) absl::StrAppend(&text, " part=", part->inner, "/", part->total, "+", part->offset);
+      const ExtentFacts facts = ExtentFactsOf(v.g, extracted, behind);
+      absl::StrAppend(&text, facts.text);
       ValueId& in_place = v.in_place[static_cast<size_t>(&group - v.g.groups.data())];
       const auto operand = std::find(extracted.inputs.begin(), extracted.inputs.end(), in_place);
       const int in_place_param = in_place == kNoValue ? -1 : static_cast<int>(operand - extracted.inputs.begin());
@@ -146,10 +153,16 @@ class PackageWriter {
       if (is_new) {
         BuiltKernel built;
         TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
+        if (MayHaveFewerRows(facts) && built.choice.level == "default") {
+          TEMPER_ASSIGN_OR_RETURN(built.choice.config, WithColumnsShared(extracted.workload, built.choice.template_name,
+                                                                         built.choice.config, target_));
+        }
         absl::StatusOr<Kernel> kernel =
             BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
         if (!kernel.ok()) return Annotate(kernel.status(), v.g, group);
         built.kernel = *std::move(kernel);
+        built.workload = extracted.workload;
+        TEMPER_RETURN_IF_ERROR(LeaveOut(facts, built));
         if (part.has_value()) {
           TEMPER_ASSIGN_OR_RETURN(built.kernel.main,
                                   EmbedOutput(built.kernel.main, part->inner, part->total, part->offset));
@@ -157,7 +170,6 @@ class PackageWriter {
         if (in_place_param >= 0 && ReadsWhatItWrites(built.kernel.main, static_cast<size_t>(in_place_param)))
           built.in_place = in_place_param;
         known->second = "k" + HashText(StableHash(text));
-        built.workload = extracted.workload;
         built.part = part;
         kernels_.emplace(known->second, std::move(built));
       }
@@ -166,6 +178,53 @@ class PackageWriter {
       if (built.in_place < 0) in_place = kNoValue;
       v.steps.push_back({&group, known->second, std::move(extracted)});
     }
+    return absl::OkStatus();
+  }
+
+  // What is known of a kernel's operands and its result behind extents of inputs.
+  struct ExtentFacts {
+    std::vector<OperandFacts> operands;
+    std::vector<Behind> output;
+    int extent = -1;   // that the kernel may be told; -1: it would do no less
+    std::string text;  // different for different ones
+  };
+  static ExtentFacts ExtentFactsOf(const Graph& g, const Extracted& kernel,
+                                   const std::vector<std::vector<Behind>>& behind) {
+    ExtentFacts facts{FactsOf(g, kernel, behind), behind[static_cast<size_t>(kernel.output)], -1, ""};
+    const auto note = [&](int extent, const std::string& what) {
+      if (facts.extent < 0) facts.extent = extent;
+      absl::StrAppend(&facts.text, " ", what);
+    };
+    for (const Behind& b : facts.output) note(b.extent, Text(b));
+    for (size_t i = 0; i < facts.operands.size(); ++i) {
+      const OperandFacts& operand = facts.operands[i];
+      for (const Behind& b : operand.behind) note(b.extent, absl::StrCat(i, ":", Text(b)));
+      if (operand.extent >= 0) note(operand.extent, absl::StrCat(i, ":extent", operand.extent));
+    }
+    for (size_t i = 0; facts.extent >= 0 && i < facts.operands.size(); ++i) {
+      if (facts.operands[i].counts) absl::StrAppend(&facts.text, " ", i, ":counts");
+      if (facts.operands[i].number) absl::StrAppend(&facts.text, " ", i, "=", *facts.operands[i].number);
+    }
+    return facts;
+  }
+
+  // Of a kernel of this CPU, which runs along the last dimension of its result.
+  bool MayHaveFewerRows(const ExtentFacts& facts) const {
+    return device_ == nullptr && std::ranges::any_of(facts.output, [](const Behind& b) {
+             return b.kind == Behind::kUnread && !b.index.empty() && !ir::UsesVar(b.place, b.index.back());
+           });
+  }
+
+  // Devices read no extents. Numbers other than floats are places perhaps, and these have to be ones also where nothing
+  // comes of them.
+  absl::Status LeaveOut(const ExtentFacts& facts, BuiltKernel& built) const {
+    const ir::Func& scheduled = built.kernel.scheduled;
+    if (device_ != nullptr || facts.extent < 0 || scheduled.params.empty() || !IsFloat(built.workload.output().dtype))
+      return absl::OkStatus();
+    const std::optional<ir::Func> shorter = SkipBehind(scheduled, facts.operands, facts.output, facts.extent);
+    if (!shorter.has_value()) return absl::OkStatus();
+    TEMPER_ASSIGN_OR_RETURN(built.kernel.main, Lower(*shorter));
+    built.extent = facts.extent;
     return absl::OkStatus();
   }
 
@@ -243,6 +302,11 @@ class PackageWriter {
           TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(m, value));
           step.args.push_back(arg);
         }
+      }
+      if (built.extent >= 0) {
+        const auto hidden = m.g.inputs.size() - static_cast<size_t>(m.g.hidden_inputs);
+        TEMPER_ASSIGN_OR_RETURN(PlanArg extent, Locate(m, m.g.inputs[hidden + static_cast<size_t>(built.extent)]));
+        step.args.push_back(extent);
       }
       TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(m, source.extracted.output));
       step.args.push_back(output);
@@ -371,6 +435,7 @@ class PackageWriter {
                         {"level", built.choice.level},
                         {"record", built.choice.record},
                         {"stale", built.choice.stale}});
+      if (built.extent >= 0) result.back()["told_extent"] = true;
       if (built.part.has_value()) result.back()["part"] = {built.part->inner, built.part->total, built.part->offset};
     }
     return result;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <regex>
 #include <span>
 #include <sstream>
@@ -274,6 +275,57 @@ TEST_F(PackageTest, TellsExtentsThatTheRunDecides) {
       EXPECT_EQ((*results)[0].At(0), above > 0 ? 1 : 0);
     }
     EXPECT_NE(FileText(dir_ + "/manifest.json").find("\"varies\": 1"), std::string::npos);
+  }
+}
+
+// Rows that a run does not have are not computed, and what stale memory has in their place goes into no result.
+TEST_F(PackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
+  constexpr int64_t kMost = 45, kWidth = 24;
+  Builder b;
+  const ValueId x = b.Input({kMost, kWidth}), extent = b.Input({}, DType::kI64);
+  NDArray positions(DType::kI64, {kMost});
+  for (int64_t i = 0; i < kMost; ++i) positions.Set(i, static_cast<double>(i));
+  const ValueId inside = b.Call("less", {b.Constant(std::move(positions)), extent});
+  const ValueId hidden = b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, 3 * kWidth})})});
+  const ValueId rows = b.Call("tanh", {b.Call("matmul", {hidden, b.Random({3 * kWidth, kWidth})})});
+  const ValueId scores = b.Call("matmul", {rows, b.Transpose(x, {1, 0})});
+  const ValueId seen = b.Call("where", {inside, scores, b.Scalar(-std::numeric_limits<double>::infinity())});
+  const ValueId values =
+      b.Call("where", {b.Reshape(inside, {kMost, 1}), b.Call("matmul", {x, b.Random({kWidth, kWidth})}), b.Scalar(0)});
+  const ValueId attended = b.Call("matmul", {b.Call("softmax", {seen}, Builder::Int("axis", 1)), values});
+  b.Output(b.Call("add", {attended, rows}));
+  b.Output(b.Call("identity", {extent}));
+  b.g.extents = {{0, 0, 1}};
+  b.g.hidden = 1;
+  b.g.input_extents = {{0, 0, 1, 1}};
+  b.g.hidden_inputs = 1;
+  const Graph given = b.g;
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  for (const char* name : {"host", "llvm:haswell", "interpreter"}) {
+    Target target = *ParseTarget(name);
+    const bool compiled = target.generator == "llvm";
+    if (compiled && !CheckRunsHere(target).ok()) continue;
+    if (target.cpu() != nullptr) target.cpu()->threads = compiled ? 2 : 1;
+    ASSERT_TRUE(WritePackage(b.g, target, ChooseDefault, dir_).ok());
+    const absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_, compiled ? 2 : 1);
+    ASSERT_TRUE(package.ok()) << package.status();
+    const bool told = FileText(dir_ + "/manifest.json").find("\"told_extent\": true") != std::string::npos;
+    EXPECT_EQ(told, compiled) << name;
+    NDArray poison(DType::kF32, {kMost, kWidth});
+    for (int64_t i = 0; i < poison.size(); ++i) poison.Set(i, std::numeric_limits<double>::quiet_NaN());
+    for (const int64_t length : {kMost, kMost - 1, int64_t{17}, int64_t{1}}) {
+      ASSERT_TRUE((*package)->RunShaped({poison}).ok());
+      Rng rng(static_cast<uint64_t>(length));
+      NDArray whole = testing::RandomArray(rng, {kMost, kWidth}), in(DType::kF32, {length, kWidth});
+      std::memcpy(in.MutableData(), whole.data(), static_cast<size_t>(in.bytes()));
+      const auto want =
+          RunReference(given, std::vector<NDArray>{whole, testing::Numbers(DType::kI64, {}, {double(length)})});
+      const auto got = (*package)->RunShaped({in});
+      ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+      ASSERT_EQ((*got)[0].shape(), (Shape{length, kWidth}));
+      for (int64_t i = 0; i < (*got)[0].size(); ++i)
+        ASSERT_NEAR((*got)[0].At(i), (*want)[0].At(i), 1e-4) << name << " of " << length << " at " << i;
+    }
   }
 }
 

@@ -32,7 +32,7 @@ const std::vector<Layer> kLayers = {
     {"compiler/target/", {"compiler/target/", "base/"}},
     {"compiler/schedule/", {"compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
     {"compiler/ops/", {"compiler/ops/", "compiler/schedule/", "compiler/ir/", "compiler/target/", "base/"}},
-    {"compiler/graph/", {"compiler/graph/", "compiler/ops/", "compiler/target/", "base/"}},
+    {"compiler/graph/", {"compiler/graph/", "compiler/ops/", "compiler/schedule/", "compiler/target/", "base/"}},
     {"compiler/frontend/", {"compiler/frontend/", "compiler/graph/", "compiler/ops/", "base/"}},
     {"compiler/driver/", {"compiler/driver/", "base/"}},
     {"compiler/codegen/",

@@ -119,11 +119,40 @@ void Emitter::Emit(const Stmt& s) {
 
 // --- loops
 
+namespace {
+
+// Where the iterations of a loop do nothing from one on, by what is loaded around it (schedule/skip_behind.h): which
+// that is, where there is one. Empty: it is no such loop.
+Expr EndOf(const ir::StmtNode& loop) {
+  const Stmt& body = loop.body;
+  if (body->kind != StmtKind::kIf || body->else_body || !ir::HasLoad(body->cond)) return {};
+  const Expr& cond = body->cond;
+  const bool stays = !ir::AnyOf(
+      body->body, [&](const Stmt& s) { return s->kind == StmtKind::kStore && ir::LoadsFrom(cond, s->buffer); });
+  if (!stays) return {};
+  if ((cond->kind != ExprKind::kLt && cond->kind != ExprKind::kLe) || ir::UsesVar(cond->args[1], loop.var)) return {};
+  return ir::BoundOf(loop.var, cond->args[0], cond->kind == ExprKind::kLt ? cond->args[1] : cond->args[1] + Expr(1));
+}
+
+}  // namespace
+
 void Emitter::EmitFor(const ir::StmtNode& s) {
   if (s.extent <= 0) return;
   if (s.extent == 1 || s.for_kind == ForKind::kUnrolled) return EmitUnrolled(s);
   if (s.for_kind == ForKind::kVectorized) return lanes_.count > 0 ? EmitUnrolled(s) : EmitVectorized(s);
+  if (const Expr end = EndOf(s)) {
+    Value* count = CountOf(s, end);
+    return Branch(b_.CreateICmpSGT(count, I64(0)), [&] { EmitSerial(s.var, s.extent, I64(0), count, s.body->body); },
+                  {});
+  }
   EmitSerial(s.var, s.extent, I64(0), I64(s.extent), s.body);
+}
+
+// How many iterations a loop has that ends early.
+Value* Emitter::CountOf(const ir::StmtNode& loop, const Expr& end) {
+  const Expr count = ir::Min(ir::Max(end, Expr(0)), Expr(loop.extent));
+  kept_.push_back(count);
+  return Emit(Resolve(count));
 }
 
 void Emitter::EmitUnrolled(const ir::StmtNode& s) {
@@ -228,7 +257,13 @@ Value* Slot(llvm::IRBuilder<>& b, Value* closure, size_t i) { return b.CreateCon
 
 }  // namespace
 
-void Emitter::EmitParallel(const Stmt& s) {
+void Emitter::EmitParallel(const Stmt& loop) {
+  Stmt s = loop;
+  Value* count = I64(loop->extent);
+  if (const Expr end = EndOf(*loop)) {
+    count = CountOf(*loop, end);
+    s = ir::For(loop->var, loop->extent, loop->for_kind, loop->body->body);
+  }
   absl::StatusOr<Captures> captures = CapturesOf(s, context_.plan);
   if (!captures.ok()) {
     Fail(captures.status());
@@ -256,7 +291,7 @@ void Emitter::EmitParallel(const Stmt& s) {
   auto* launch =
       llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getPtrTy(), b_.getPtrTy()}, false);
   Value* parallel_for = b_.CreateLoad(b_.getPtrTy(), launcher_);
-  b_.CreateCall(launch, parallel_for, {launcher_, I64(s->extent), thunk, closure});
+  b_.CreateCall(launch, parallel_for, {launcher_, count, thunk, closure});
 }
 
 std::vector<Value*> Emitter::PointersTo(const std::vector<ir::Buffer>& buffers) {

@@ -104,6 +104,7 @@ class Emitter {
   void EmitSerial(const ir::Var& var, int64_t extent, llvm::Value* begin, llvm::Value* end, const ir::Stmt& body);
   void EmitUnrolled(const ir::StmtNode& s);
   void EmitVectorized(const ir::StmtNode& s);
+  llvm::Value* CountOf(const ir::StmtNode& loop, const ir::Expr& end);
   void EmitParallel(const ir::Stmt& s);
   void EmitOutlined(const ir::Stmt& s);
   // The pointers of the buffers that a loop's body needs.

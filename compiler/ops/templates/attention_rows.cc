@@ -259,7 +259,7 @@ absl::StatusOr<ir::Func> ScheduleChunks(ir::Func func, const Workload& w, const 
   s.Parallel(parallel);
   s.Partition(score_tiles);
   s.Partition(out_tiles);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
@@ -267,7 +267,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Tiles tiles(w, a, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, a, tiles));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleChunks(std::move(func), w, a, tiles, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleChunks(std::move(func), w, a, tiles, t));
   kernel.packs.resize(w.inputs.size());
   return kernel;
 }

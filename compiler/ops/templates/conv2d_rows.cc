@@ -255,7 +255,7 @@ absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, c
     block_of += 2;
   }
   s.Partition(panel_in);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 ConfigSpace Space(const Workload& w, const CpuTarget& t) {
@@ -300,7 +300,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Tile tile(w, shape, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleRows(std::move(func), shape, tile, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleRows(std::move(func), shape, tile, t));
   kernel.packs.resize(w.inputs.size());
   if (tile.constant) {
     auto element = [&](const ir::Tensor& f, const std::vector<Expr>& i) { return PackedElement(tile, f, i); };

@@ -259,7 +259,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   Schedule s(std::move(func));
   ScheduleStages(s, t, {t.lanes(), c["vectors"]});
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, LowerSchedule(s));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, Finished(s));
   kernel.packs.resize(w.inputs.size());
   return kernel;
 }

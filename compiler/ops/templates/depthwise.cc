@@ -260,7 +260,7 @@ absl::StatusOr<ir::Func> ScheduleTiles(ir::Func func, const Conv2dShape& shape, 
   if (order == Order::kRowsOfChannels) chunk = s.Fuse(chunk, outside[2]);
   s.Parallel(chunk);
   depthwise::PeelEdges(s, shape, tile, t);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
@@ -268,7 +268,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Tile tile(shape, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, shape, tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleTiles(std::move(func), shape, tile, OrderOf(shape, tile, c)));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleTiles(std::move(func), shape, tile, OrderOf(shape, tile, c)));
   kernel.packs.resize(w.inputs.size());
   if (w.inputs[1].constant) {
     TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], depthwise::PackFilter(w.inputs[1], shape, t));

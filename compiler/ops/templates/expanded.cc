@@ -148,7 +148,7 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
   const Loop chunk = s.Fuse(s.Fuse(out[0], strip), panel);
   if (tiles.fetch_ahead) PrefetchNextPanel(s, p, tiles, chunk);
   s.Parallel(chunk);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
@@ -156,7 +156,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Tiles tiles(p, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, tiles));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleStrips(std::move(func), p, tiles, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleStrips(std::move(func), p, tiles, t));
   kernel.packs.resize(w.inputs.size());
   TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.depthwise_filter],
                           depthwise::PackFilter(w.inputs[p.depthwise_filter], p.depthwise, t));

@@ -322,7 +322,7 @@ absl::StatusOr<ir::Func> ScheduleGemm(const Program& program, const GemmView& wh
   if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
   s.Parallel(FuseAll(s, outer));
   s.Partition(row_tile);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 }  // namespace
@@ -380,7 +380,7 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   const GemmTile tile(w, sums, c, t);
   TEMPER_ASSIGN_OR_RETURN(Program program, BuildProgram(w, v, sums, tile));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleGemm(program, v, sums, tile, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleGemm(program, v, sums, tile, t));
   kernel.packs.resize(w.inputs.size());
   if (v.numbers) {
     TEMPER_ASSIGN_OR_RETURN(kernel.packs, nbits::Packs(w, v, tile, t));

@@ -126,7 +126,7 @@ absl::StatusOr<ir::Func> ScheduleLines(ir::Func func, const Pool& p, int64_t mos
   s.Partition(run);
   if (p.channels_last) {
     s.Partition(rest);
-    return LowerSchedule(s);
+    return Finished(s);
   }
   const auto [first, last] = Edges(p, length);
   if (first + last > 0) {
@@ -135,14 +135,14 @@ absl::StatusOr<ir::Func> ScheduleLines(ir::Func func, const Pool& p, int64_t mos
       if (parts[i] != nullptr) s.Unroll(parts[i]);
     }
   }
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Pool p(w);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleLines(std::move(func), p, c["vectors"], t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleLines(std::move(func), p, c["vectors"], t));
   kernel.packs.resize(w.inputs.size());
   return kernel;
 }

@@ -105,9 +105,14 @@ int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most) {
   return run * lanes;
 }
 
-absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s) {
+absl::StatusOr<ir::Func> Finished(const Schedule& s) {
   TEMPER_RETURN_IF_ERROR(s.status());
-  return Lower(s.func());
+  return s.func();
+}
+
+absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s) {
+  TEMPER_ASSIGN_OR_RETURN(const ir::Func func, Finished(s));
+  return Lower(func);
 }
 
 void ScheduleElementwise(Schedule& s, const std::string& block, const CpuTarget& t) {

@@ -104,14 +104,14 @@ absl::StatusOr<ir::Func> ScheduleRuns(ir::Func func, const Workload& w, const Ru
   s.Vectorize(sum);
   const std::vector<Loop> zeros = s.Loops(zero);
   if (s.status().ok()) s.Vectorize(zeros.back());
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Runs runs(w, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, runs));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleRuns(std::move(func), w, runs));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleRuns(std::move(func), w, runs));
   kernel.packs.resize(w.inputs.size());
   return kernel;
 }

@@ -125,6 +125,23 @@ absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t) {
   return best;
 }
 
+absl::StatusOr<Config> WithColumnsShared(const Workload& w, std::string_view template_name, const Config& c,
+                                         const Target& t) {
+  const TemplateDef* def = FindTemplate(template_name);
+  const int64_t threads = t.threads();
+  if (def == nullptr || !c.Has("blocks") || c["blocks"] % threads == 0) return c;
+  const ConfigSpace space = def->space(w, t);
+  const auto knob = std::ranges::find(space.knobs(), "blocks", &Knob::name);
+  if (knob == space.knobs().end()) return c;
+  for (int64_t blocks : knob->values) {
+    std::vector<std::pair<std::string, int64_t>> values = c.values();
+    for (auto& [name, value] : values) value = name == "blocks" ? blocks : value;
+    Config shared(std::move(values));
+    if (blocks % threads == 0 && space.Allows(shared)) return shared;
+  }
+  return c;
+}
+
 absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c,
                                    const Target& t) {
   const TemplateDef* def = FindTemplate(template_name);

@@ -120,7 +120,7 @@ absl::StatusOr<ir::Func> ScheduleStrips(ir::Func func, const Pair& p, const Tile
   depthwise::PeelEdges(s, p.depthwise, tiles.depthwise, loops);
   s.Parallel(s.Fuse(image, strip));
   s.Partition(panel);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
@@ -128,7 +128,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Tiles tiles(p, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, tiles));
   Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleStrips(std::move(func), p, tiles, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleStrips(std::move(func), p, tiles, t));
   kernel.packs.resize(w.inputs.size());
   TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.depthwise_filter],
                           depthwise::PackFilter(w.inputs[p.depthwise_filter], p.depthwise, t));

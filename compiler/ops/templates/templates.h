@@ -60,8 +60,9 @@ bool AnchorReadsElementwise(const Workload& w);
 // The widest run of lanes (at most `most` vectors of them) whose last, partial one leaves few vectors without work.
 int64_t VectorLength(int64_t extent, int64_t lanes, int64_t most);
 
-// Finishes a template: the schedule's status, then Lower.
-absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);
+// What was scheduled, or the schedule's error: a kernel of a CPU, which ForCpu lowers.
+absl::StatusOr<ir::Func> Finished(const Schedule& s);
+absl::StatusOr<ir::Func> LowerSchedule(const Schedule& s);  // the same, lowered
 // One elementwise stage scheduled well: vectorised along its innermost loop, the others fused and parallel.
 void ScheduleElementwise(Schedule& s, const std::string& block, const CpuTarget& t);
 // A lowered function with one parameter in and one out, for Kernel::packs. `host` is the CPU that it is scheduled for:

@@ -325,7 +325,7 @@ absl::StatusOr<ir::Func> ScheduleWinograd(ir::Func func, const Plan& p) {
   ScheduleInput(s, p, block);
   s.Parallel(s.Fuse(tile_block, block));
   s.Partition(row_tile);
-  return LowerSchedule(s);
+  return Finished(s);
 }
 
 absl::StatusOr<ir::Func> BuildTransformedPack(const Workload& w, const Plan& p) {
@@ -406,7 +406,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Plan plan(s, c, t);
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, s, plan));
-  TEMPER_ASSIGN_OR_RETURN(kernel.main, ScheduleWinograd(std::move(func), plan));
+  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleWinograd(std::move(func), plan));
   kernel.packs.resize(w.inputs.size());
   TEMPER_ASSIGN_OR_RETURN(kernel.packs[1], BuildFilterPack(w, plan, t));
   return kernel;

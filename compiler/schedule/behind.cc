@@ -1,0 +1,330 @@
+#include "compiler/schedule/behind.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/ir/walk.h"
+#include "compiler/schedule/nest.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+using ir::Simplifier;
+using ir::StmtNode;
+using nest::VarSet;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<ir::Var> IndexOf(size_t rank) {
+  std::vector<ir::Var> index;
+  for (size_t i = 0; i < rank; ++i) index.push_back(ir::MakeVar(absl::StrCat("d", i)));
+  return index;
+}
+
+bool IsSame(const BehindFacts::Place& a, const BehindFacts::Place& b) {
+  return a.extent == b.extent && ir::StructurallyEqual(a.at, b.at);
+}
+
+bool LoadsOwn(const StmtNode& block, const Expr& load) {
+  return load->buffer == block.buffer && std::equal(load->args.begin(), load->args.end(), block.indices.begin(),
+                                                    block.indices.end(), ir::StructurallyEqual);
+}
+
+// Of the element that is loaded, over the variables of the load; empty where a load says which it is.
+Expr PlaceIn(const Behind& b, const Expr& load, const Simplifier& ranges) {
+  std::vector<ir::VarBinding> element;
+  for (size_t i = 0; i < b.index.size(); ++i) element.push_back({b.index[i], load->args[i]});
+  const Expr place = ranges.Simplify(ir::Substitute(b.place, element));
+  return ir::HasLoad(place) ? Expr() : place;
+}
+
+// A place over iterators as one over the element that they make, whose index has each of them as it is. Empty: it has
+// not.
+Expr ByElement(const StmtNode& block, const Expr& place, const std::vector<ir::Var>& index) {
+  std::vector<ir::VarBinding> known;
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (block.indices[i]->kind == ExprKind::kVar) known.push_back({block.indices[i]->var, Expr(index[i])});
+  }
+  const Expr result = ir::Substitute(place, known);
+  VarSet left;
+  nest::CollectVars(result, left);
+  for (const ir::Var& var : index) left.erase(var.get());
+  return left.empty() ? result : Expr();
+}
+
+}  // namespace
+
+ir::Simplifier RangesOf(const StmtNode& block) {
+  Simplifier ranges;
+  for (const ir::IterVar& iter : block.block.iters) ranges.Bind(iter.var, iter.extent);
+  return ranges;
+}
+
+Behind InShape(const Behind& b, const Shape& shape) {
+  if (shape == b.shape) return b;
+  Behind result = b;
+  result.shape = shape;
+  result.index = IndexOf(shape.size());
+  Simplifier ranges;
+  for (size_t i = 0; i < shape.size(); ++i) ranges.Bind(result.index[i], shape[i]);
+  const Expr flat = ir::FlatIndex(ir::MakeBuffer("", DType::kI64, shape), {result.index.begin(), result.index.end()});
+  std::vector<ir::VarBinding> element;
+  int64_t stride = 1;
+  for (size_t i = b.shape.size(); i-- > 0; stride *= b.shape[i])
+    element.push_back({b.index[i], flat / Expr(stride) % Expr(b.shape[i])});
+  result.place = ranges.Simplify(ir::Substitute(b.place, element));
+  return result;
+}
+
+std::string Text(const Behind& b) {
+  std::vector<ir::VarBinding> named;
+  const std::vector<ir::Var> names = IndexOf(b.index.size());
+  for (size_t i = 0; i < names.size(); ++i) named.push_back({b.index[i], Expr(names[i])});
+  return absl::StrFormat("%d:%.17g:%d:%s", b.kind, b.value, b.extent, ir::Text(ir::Substitute(b.place, named)));
+}
+
+class BehindFacts::Evaluation {
+ public:
+  Evaluation(const BehindFacts& facts, const StmtNode& block, const Simplifier& ranges, const Place& behind)
+      : facts_(facts), block_(block), ranges_(ranges), behind_(behind) {
+    nest::CollectVars(behind.at, vars_);
+  }
+
+  Element Of(const Expr& e) {
+    if (const auto known = known_.find(e.get()); known != known_.end()) return known->second;
+    const Element element = Evaluate(e);
+    return known_.emplace(e.get(), element).first->second;
+  }
+
+ private:
+  Element Evaluate(const Expr& e) {
+    if (const std::optional<Place> inside = facts_.AsCondition(e, ranges_); inside && IsSame(*inside, behind_))
+      return {Is::kNumber, 0};
+    switch (e->kind) {
+      case ExprKind::kInt:
+        return {Is::kNumber, static_cast<double>(e->int_value)};
+      case ExprKind::kFloat:
+        return {Is::kNumber, e->float_value};
+      case ExprKind::kVar:
+        return {vars_.contains(e->var.get()) ? Is::kOwn : Is::kAlike};
+      case ExprKind::kLoad:
+        return OfLoad(e);
+      case ExprKind::kSelect:
+        return OfSelect(e);
+      default:
+        return OfArithmetic(e);
+    }
+  }
+
+  static Element Joined(const std::vector<Element>& elements) {
+    const auto any = [&](Is is) { return std::ranges::any_of(elements, [&](const Element& e) { return e.is == is; }); };
+    if (any(Is::kOwn)) return {Is::kOwn};
+    return {any(Is::kUnread) ? Is::kUnread : Is::kAlike};
+  }
+
+  Element OfLoad(const Expr& load) {
+    if (LoadsOwn(block_, load)) return {Is::kAlike};
+    const Known* known = facts_.Find(load->buffer);
+    if (known == nullptr || known->operand.extent >= 0) return {Is::kOwn};
+    if (known->operand.number) return {Is::kNumber, *known->operand.number};
+    for (const Behind& b : facts_.Of(load->buffer)) {
+      if (const Expr place = PlaceIn(b, load, ranges_); place && IsSame({b.extent, place}, behind_))
+        return {b.kind == Behind::kUnread ? Is::kUnread : Is::kNumber, b.value};
+    }
+    // Where another element says which it is, it is as unread as that one.
+    std::vector<Element> indices;
+    for (const Expr& e : load->args) {
+      ir::Visit(e, [&](const Expr& node) {
+        if (node->kind == ExprKind::kLoad) indices.push_back(Of(node));
+      });
+    }
+    const Element index = Joined(indices);
+    if (index.is != Is::kAlike || known->operand.constant) return index;
+    const bool moves = std::ranges::any_of(load->args, [&](const Expr& e) { return nest::UsesAny(e, vars_); });
+    return {moves ? Is::kOwn : Is::kAlike};
+  }
+
+  Element OfSelect(const Expr& e) {
+    const Element condition = Of(e->args[0]);
+    if (condition.is == Is::kNumber) return Of(e->args[condition.number != 0 ? 1 : 2]);
+    const Element yes = Of(e->args[1]), no = Of(e->args[2]);
+    const bool same = yes.is == Is::kNumber && no.is == Is::kNumber && yes.number == no.number;
+    if (same && condition.is == Is::kAlike) return yes;
+    return Joined({condition, yes, no});
+  }
+
+  Element OfArithmetic(const Expr& e) {
+    std::vector<Element> args;
+    for (const Expr& arg : e->args) args.push_back(Of(arg));
+    const Element joined = Joined(args);
+    if (joined.is != Is::kAlike) return joined;
+    const bool compares = e->kind == ExprKind::kLt || e->kind == ExprKind::kLe || e->kind == ExprKind::kEq;
+    if (compares && DependsOnPlace(e) && !IsConstant(e)) return {Is::kOwn};  // the place and a number of the run
+    const auto is = [&](size_t i, double number) { return args[i].is == Is::kNumber && args[i].number == number; };
+    switch (e->kind) {
+      case ExprKind::kAdd:
+        if (is(0, -kInfinity) || is(1, -kInfinity)) return {Is::kNumber, -kInfinity};
+        break;
+      case ExprKind::kSub:
+        if (is(0, -kInfinity)) return args[0];
+        break;
+      case ExprKind::kMul:
+      case ExprKind::kAnd:
+        if (is(0, 0) || is(1, 0)) return {Is::kNumber, 0};
+        break;
+      case ExprKind::kDiv:
+        if (is(0, 0)) return args[0];
+        break;
+      case ExprKind::kExp:
+        if (is(0, -kInfinity)) return {Is::kNumber, 0};
+        break;
+      case ExprKind::kCast:
+        if (is(0, 0) || (is(0, -kInfinity) && IsFloat(e->dtype))) return args[0];
+        break;
+      default:
+        break;
+    }
+    return joined;
+  }
+
+  bool DependsOnPlace(const Expr& e) const {
+    return ir::AnyNode(e, [&](const Expr& n) { return n->kind == ExprKind::kVar && vars_.contains(n->var.get()); });
+  }
+  bool IsConstant(const Expr& e) const {
+    return !ir::AnyNode(e, [&](const Expr& node) {
+      if (node->kind != ExprKind::kLoad) return false;
+      const Known* known = facts_.Find(node->buffer);
+      return known == nullptr || !known->operand.constant;
+    });
+  }
+
+  const BehindFacts& facts_;
+  const StmtNode& block_;
+  const Simplifier& ranges_;
+  const Place& behind_;
+  VarSet vars_;
+  std::unordered_map<const ir::ExprNode*, Element> known_;  // nodes are shared, and the block keeps them
+};
+
+BehindFacts::BehindFacts(const ir::Func& scheduled, const std::vector<OperandFacts>& operands) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ir::Buffer& buffer = scheduled.params[i];
+    Known& known = known_[buffer.get()];
+    known.operand = operands[i];
+    for (const Behind& b : operands[i].behind) known.behind.push_back(InShape(b, buffer->shape));
+  }
+  const std::vector<ir::Stmt> blocks = nest::BlocksIn(scheduled.body);
+  for (const ir::Stmt& block : blocks) ++known_[block->buffer.get()].writers;
+  for (const ir::Stmt& block : blocks) Follow(*block);
+}
+
+const BehindFacts::Known* BehindFacts::Find(const ir::Buffer& buffer) const {
+  const auto known = known_.find(buffer.get());
+  return known == known_.end() ? nullptr : &known->second;
+}
+
+std::vector<Behind> BehindFacts::Of(const ir::Buffer& buffer) const {
+  const Known* known = Find(buffer);
+  return known == nullptr || known->seen < known->writers ? std::vector<Behind>() : known->behind;
+}
+
+std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const Simplifier& ranges) const {
+  if (e->kind == ExprKind::kLoad) {
+    for (const Behind& b : Of(e->buffer)) {
+      if (b.kind != Behind::kMask) continue;
+      if (const Expr place = PlaceIn(b, e, ranges)) return Place{b.extent, place};
+    }
+    return std::nullopt;
+  }
+  if (e->kind != ExprKind::kLt || e->args[1]->kind != ExprKind::kLoad) return std::nullopt;
+  const Known* extent = Find(e->args[1]->buffer);
+  if (extent == nullptr || extent->operand.extent < 0) return std::nullopt;
+  Expr place = e->args[0];
+  if (place->kind == ExprKind::kLoad) {
+    const Known* counts = Find(place->buffer);
+    if (counts == nullptr || !counts->operand.counts) return std::nullopt;
+    place = ir::FlatIndex(place->buffer, place->args);
+  }
+  place = ranges.Simplify(place);
+  if (ir::HasLoad(place)) return std::nullopt;
+  return Place{extent->operand.extent, place};
+}
+
+std::vector<BehindFacts::Place> BehindFacts::PlacesIn(const Expr& value, const Simplifier& ranges) const {
+  std::vector<Place> places;
+  const auto add = [&](const Place& place) {
+    VarSet vars;
+    nest::CollectVars(place.at, vars);
+    if (vars.empty() || std::ranges::any_of(places, [&](const Place& p) { return IsSame(p, place); })) return;
+    places.push_back(place);
+  };
+  ir::Visit(value, [&](const Expr& e) {
+    if (const std::optional<Place> condition = AsCondition(e, ranges)) add(*condition);
+    if (e->kind != ExprKind::kLoad) return;
+    for (const Behind& b : Of(e->buffer)) {
+      if (const Expr place = PlaceIn(b, e, ranges)) add({b.extent, place});
+    }
+  });
+  return places;
+}
+
+std::vector<Behind> BehindFacts::OfBlock(const StmtNode& block) const {
+  const Simplifier ranges = RangesOf(block);
+  std::vector<Behind> facts;
+  const std::optional<Place> mask = AsCondition(block.value, ranges);
+  for (const Place& place : PlacesIn(block.value, ranges)) {
+    Behind b{.extent = place.extent, .shape = block.buffer->shape, .index = IndexOf(block.indices.size())};
+    b.place = ByElement(block, place.at, b.index);
+    if (!b.place) continue;
+    const Element element = Evaluation(*this, block, ranges, place).Of(block.value);
+    if (mask && IsSame(*mask, place)) {
+      b.kind = Behind::kMask;
+    } else if (element.is == Is::kNumber) {
+      b.kind = Behind::kValue;
+      b.value = element.number;
+    } else if (element.is != Is::kUnread) {
+      continue;
+    }
+    facts.push_back(std::move(b));
+  }
+  return facts;
+}
+
+void BehindFacts::Follow(const StmtNode& block) {
+  std::vector<Behind> facts = OfBlock(block);
+  Known& known = known_[block.buffer.get()];
+  // Of several blocks that write a buffer all have to say it.
+  const auto said = [&](const Behind& b) {
+    return std::ranges::any_of(facts, [&](const Behind& other) { return Text(b) == Text(other); });
+  };
+  if (known.seen++ == 0) {
+    known.behind = std::move(facts);
+  } else {
+    std::erase_if(known.behind, [&](const Behind& b) { return !said(b); });
+  }
+}
+
+std::vector<BehindFacts::Place> BehindFacts::IdleTerms(const StmtNode& block) const {
+  const Expr& value = block.value;
+  double idle = 0;
+  if (value->kind == ExprKind::kMax) idle = -kInfinity;
+  if (value->kind != ExprKind::kAdd && value->kind != ExprKind::kMax) return {};
+  const bool first = value->args[0]->kind == ExprKind::kLoad && LoadsOwn(block, value->args[0]);
+  const bool second = value->args[1]->kind == ExprKind::kLoad && LoadsOwn(block, value->args[1]);
+  if (first == second) return {};
+  const Expr& term = value->args[first ? 1 : 0];
+  const Simplifier ranges = RangesOf(block);
+  std::vector<Place> places = PlacesIn(term, ranges);
+  std::erase_if(places, [&](const Place& place) {
+    const Element element = Evaluation(*this, block, ranges, place).Of(term);
+    return element.is != Is::kNumber || element.number != idle;
+  });
+  return places;
+}
+
+}  // namespace temper

@@ -1,0 +1,86 @@
+// What lies behind an extent that only the run knows. An input may have fewer elements along an axis than there is room
+// for: here it is followed, through the blocks of a scheduled function, what becomes of those that there are not.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/ir/simplify.h"
+#include "compiler/ir/stmt.h"
+
+namespace temper {
+
+// Something about the elements of a buffer whose place is not below an extent: they lie behind it.
+struct Behind {
+  enum Kind : uint8_t {
+    kUnread,  // any number, which goes into no result
+    kValue,   // `value`
+    kMask,    // false; and those that do not lie behind it are true
+  };
+  Kind kind = kUnread;
+  double value = 0;
+  int extent = 0;              // which one: by the caller's numbers, as OperandFacts has them
+  Shape shape;                 // of the buffer
+  std::vector<ir::Var> index;  // an element's, one variable a dimension
+  ir::Expr place;              // over them; never negative
+};
+// The same fact of a buffer of the same bytes, whose dimensions may be others.
+Behind InShape(const Behind& b, const Shape& shape);
+std::string Text(const Behind& b);  // the same for the same facts, whatever the variables
+
+// What is known of a function's parameter.
+struct OperandFacts {
+  std::vector<Behind> behind;
+  bool constant = false;
+  bool counts = false;           // its elements, in the order of memory, are 0, 1, 2, ...
+  std::optional<double> number;  // it is this one, without dimensions
+  int extent = -1;               // it is this extent, an i64; -1: it is none
+};
+
+ir::Simplifier RangesOf(const ir::StmtNode& block);  // of its iterators
+
+class BehindFacts {
+ public:
+  // `operands`: of the parameters before the output, whose graph has a choice by the extent wherever something else
+  // than a kUnread element has to be computed of kUnread ones. Zero times something is taken as zero, and the lowest
+  // number less something as the lowest: where that is infinite, the result is no number anyway.
+  BehindFacts(const ir::Func& scheduled, const std::vector<OperandFacts>& operands);
+  std::vector<Behind> Of(const ir::Buffer& buffer) const;
+
+  // An element, by its place, is behind an extent.
+  struct Place {
+    int extent;
+    ir::Expr at;
+  };
+  // A condition that holds where an element is not behind an extent; `ranges` are those of its variables.
+  std::optional<Place> AsCondition(const ir::Expr& e, const ir::Simplifier& ranges) const;
+  // Behind which places, over the block's iterators, a reduction's terms change nothing.
+  std::vector<Place> IdleTerms(const ir::StmtNode& block) const;
+
+ private:
+  // kOwn: it may be another one from element to element. kAlike: it does not depend on the place.
+  enum class Is : uint8_t { kOwn, kAlike, kNumber, kUnread };
+  struct Element {
+    Is is;
+    double number = 0;
+  };
+  struct Known {
+    std::vector<Behind> behind;
+    OperandFacts operand;
+    int writers = 0, seen = 0;  // blocks that write it: in all, and before the one that is being followed
+  };
+
+  const Known* Find(const ir::Buffer& buffer) const;
+  void Follow(const ir::StmtNode& block);
+  std::vector<Behind> OfBlock(const ir::StmtNode& block) const;
+  std::vector<Place> PlacesIn(const ir::Expr& value, const ir::Simplifier& ranges) const;
+
+  // An expression of a block, for elements behind a place.
+  class Evaluation;
+
+  std::unordered_map<const ir::BufferNode*, Known> known_;
+};
+
+}  // namespace temper

@@ -1,0 +1,285 @@
+#include "compiler/schedule/skip_behind.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/schedule/region.h"
+
+namespace temper {
+namespace {
+
+using namespace nest;  // NOLINT: this file is about nests
+using ir::ExprKind;
+using ir::ForKind;
+
+// The least that `e`, which is not negative, may be while the loops `inner` run: an expression over the others.
+Expr LeastOf(const Expr& e, const ir::Simplifier& ranges, const VarSet& inner) {
+  if (!UsesAny(e, inner)) return e;
+  if (std::optional<Range> range = RangeOf(e, ranges, inner)) return range->min;
+  const auto least = [&](size_t i) { return LeastOf(e->args[i], ranges, inner); };
+  const auto positive = [&](size_t i) { return ir::AsInt(e->args[i]).value_or(0) > 0; };
+  switch (e->kind) {
+    case ExprKind::kAdd:
+      return least(0) + least(1);
+    case ExprKind::kMul:
+      if (positive(1)) return least(0) * e->args[1];
+      return positive(0) ? e->args[0] * least(1) : Expr(0);
+    case ExprKind::kDiv:
+      return positive(1) ? least(0) / e->args[1] : Expr(0);
+    default:
+      return Expr(0);
+  }
+}
+
+// A variable by an index: what it is over `at`, which stands for the index. Empty: the index does not tell it.
+Expr VariableBy(const Var& var, const std::vector<Expr>& index, const std::vector<Var>& at,
+                const ir::Simplifier& ranges) {
+  const auto divides = [&](const Expr& e, ExprKind kind) {
+    const bool of_var = e->kind == kind && e->args[0]->kind == ExprKind::kVar && e->args[0]->var == var;
+    return of_var ? ir::AsInt(e->args[1]).value_or(0) : 0;
+  };
+  for (size_t i = 0; i < index.size(); ++i) {
+    // Its multiple, and less than one of it.
+    if (const std::optional<ir::Linear> linear = ir::AsLinear(index[i], {var}); linear && linear->coefficients[0] > 0) {
+      const std::optional<ir::Interval> rest = ranges.Bounds(linear->rest);
+      if (rest && rest->min >= 0 && rest->max < linear->coefficients[0])
+        return Expr(at[i]) / Expr(linear->coefficients[0]);
+    }
+    const int64_t divisor = divides(index[i], ExprKind::kDiv);
+    if (divisor <= 0) continue;
+    for (size_t j = 0; j < index.size(); ++j) {
+      if (divides(index[j], ExprKind::kMod) == divisor) return Expr(at[i]) * Expr(divisor) + Expr(at[j]);
+    }
+  }
+  return {};
+}
+
+// A place over iterators as one over the index `at` of what is read there. Empty: the index does not tell it.
+Expr PlaceBy(const Expr& place, const std::vector<Expr>& index, const std::vector<Var>& at,
+             const ir::Simplifier& ranges) {
+  VarSet left;
+  CollectVars(place, left);
+  std::vector<ir::VarBinding> told;
+  bool known = true;
+  ir::Visit(place, [&](const Expr& e) {
+    if (e->kind != ExprKind::kVar || !left.erase(e->var.get())) return;
+    const Expr by = VariableBy(e->var, index, at, ranges);
+    if (by) told.push_back({e->var, by});
+    known = known && by;
+  });
+  return known ? ir::Substitute(place, told) : Expr();
+}
+
+class Skipper {
+ public:
+  Skipper(const ir::Func& f, const std::vector<OperandFacts>& operands, const std::vector<Behind>& output, int extent)
+      : func_(f), facts_(f, operands), extent_(extent), blocks_(BlocksIn(f.body)) {
+    const Buffer& out = f.params.back();
+    std::optional<Unread>& unread = unread_[out.get()];
+    for (const Behind& b : output) {
+      if (b.kind == Behind::kUnread && b.extent == extent && !unread) unread = Of(InShape(b, out->shape));
+    }
+    BindLoopsIn(f.body, loops_);
+  }
+
+  std::optional<ir::Func> Run() {
+    // What reads the output would have to know where it is not written.
+    if (!ReadersOf(func_.body, func_.params.back()).empty()) return std::nullopt;
+    ir::Func result = func_;
+    result.body = Skip(func_.body);
+    if (!skips_) return std::nullopt;
+    result.params.insert(result.params.end() - 1, parameter_);
+    return result;
+  }
+
+ private:
+  // Which elements of a buffer nobody reads: those whose place is not below the extent.
+  struct Unread {
+    std::vector<Var> index;
+    Expr place;
+  };
+  static Unread Of(const Behind& b) { return {b.index, b.place}; }
+
+  // nullopt: all may be read. A buffer that is made of itself is read whole.
+  const std::optional<Unread>& UnreadOf(const Buffer& buffer) {
+    const auto [known, is_new] = unread_.try_emplace(buffer.get());
+    if (!is_new) return known->second;
+    std::optional<Unread> read = ByReaders(buffer);
+    return unread_[buffer.get()] = std::move(read);
+  }
+
+  std::optional<Unread> ByReaders(const Buffer& buffer) {
+    if (!IsFloat(buffer->dtype)) return std::nullopt;  // a place perhaps, which has to be one wherever it is read
+    Unread result;
+    for (size_t i = 0; i < buffer->shape.size(); ++i) result.index.push_back(ir::MakeVar(absl::StrCat("d", i)));
+    for (const Stmt& block : blocks_) {
+      const std::vector<Expr> reads = ReadsOf(*block, buffer);
+      if (reads.empty()) continue;
+      const ir::Simplifier ranges = RangesOf(*block);
+      const Expr all = UnreadPlace(*block);
+      std::vector<Expr> places(reads.size(), all);
+      if (!all) places = Guards(*block, reads, ranges);
+      for (size_t i = 0; i < reads.size(); ++i) {
+        if (!places[i]) return std::nullopt;
+        std::vector<Expr> index;
+        for (const Expr& e : reads[i]->args) index.push_back(ranges.Simplify(e));
+        const Expr place = PlaceBy(places[i], index, result.index, ranges);
+        if (!place || (result.place && !ir::StructurallyEqual(place, result.place))) return std::nullopt;
+        result.place = place;
+      }
+    }
+    return result.place ? std::optional(result) : std::nullopt;
+  }
+
+  // For each of a block's loads: a place of it behind which a choice in its value does not take what is loaded. Empty:
+  // there is none.
+  std::vector<Expr> Guards(const StmtNode& block, const std::vector<Expr>& loads, const ir::Simplifier& ranges) const {
+    std::vector<Expr> guards(loads.size()), places;  // places: kept while their nodes tell them apart
+    std::vector<bool> met(loads.size(), false);
+    std::set<std::pair<const ir::ExprNode*, const ir::ExprNode*>> walked;  // nodes are shared
+    const std::function<void(const Expr&, const Expr&)> walk = [&](const Expr& e, const Expr& guard) {
+      if (!walked.emplace(e.get(), guard.get()).second) return;
+      for (size_t i = 0; i < loads.size(); ++i) {
+        if (e->kind != ExprKind::kLoad || !ir::StructurallyEqual(e, loads[i])) continue;
+        const bool same = !met[i] || (guard && guards[i] && ir::StructurallyEqual(guard, guards[i]));
+        guards[i] = same ? guard : Expr();
+        met[i] = true;
+      }
+      if (e->kind != ExprKind::kSelect) {
+        for (const Expr& arg : e->args) walk(arg, guard);
+        return;
+      }
+      const std::optional<BehindFacts::Place> inside = facts_.AsCondition(e->args[0], ranges);
+      walk(e->args[0], guard);
+      const bool is_guard = !guard && inside && inside->extent == extent_;
+      if (is_guard) places.push_back(inside->at);
+      walk(e->args[1], is_guard ? inside->at : guard);
+      walk(e->args[2], guard);
+    };
+    walk(block.value, {});
+    for (const Expr& e : block.indices) walk(e, {});
+    if (block.block.init) walk(block.block.init, {});
+    return guards;
+  }
+
+  // Of the element that a block makes, over its iterators; empty: it may be read, wherever it is.
+  Expr UnreadPlace(const StmtNode& block) {
+    const std::optional<Unread>& unread = UnreadOf(block.buffer);
+    if (!unread || std::ranges::any_of(block.indices, ir::HasLoad)) return {};
+    std::vector<ir::VarBinding> element;
+    for (size_t i = 0; i < unread->index.size(); ++i) element.push_back({unread->index[i], block.indices[i]});
+    return RangesOf(block).Simplify(ir::Substitute(unread->place, element));
+  }
+
+  // Places of a block's iterations, over the loops: what is behind one of them need not be done.
+  const std::vector<Expr>& PlacesOf(const Stmt& block) {
+    const auto [known, is_new] = places_.try_emplace(block->block.name);
+    std::vector<Expr>& places = known->second;
+    if (!is_new) return places;
+    const auto add = [&](const Expr& place) {
+      places.push_back(loops_.Simplify(ir::Substitute(place, BindingsOf(*block))));
+    };
+    if (const Expr place = UnreadPlace(*block)) add(place);
+    for (const BehindFacts::Place& term : facts_.IdleTerms(*block)) {
+      if (term.extent == extent_ && BeginsInside(*block, term.at)) add(term.at);
+    }
+    return places;
+  }
+
+  // Whether the first term of each sum, which the sum begins with, is not behind any extent.
+  static bool BeginsInside(const StmtNode& block, const Expr& place) {
+    if (!block.block.init) return true;
+    std::vector<ir::VarBinding> first;
+    for (const ir::IterVar& iter : block.block.iters) {
+      if (iter.reduce) first.push_back({iter.var, Expr(0)});
+    }
+    return ir::AsInt(RangesOf(block).Simplify(ir::Substitute(place, first))) == 0;
+  }
+
+  // The least place of what a statement does, which is one of those that `fits` holds for. Empty: it does something
+  // else, or that is not known.
+  Expr LeastPlace(const Stmt& s, const std::function<bool(const Expr&)>& fits) {
+    const VarSet inner = LoopVarsIn(s);
+    Expr least;
+    for (const Stmt& block : BlocksIn(s)) {
+      Expr here;
+      for (const Expr& place : PlacesOf(block)) {
+        const Expr of_block = loops_.Simplify(LeastOf(place, loops_, inner));
+        if (!here && fits(of_block)) here = of_block;
+      }
+      if (!here) return {};
+      if (!least || loops_.CanProve(here <= least)) {
+        least = here;
+      } else if (!loops_.CanProve(least <= here)) {
+        return {};
+      }
+    }
+    return least;
+  }
+
+  // Whether a test in each iteration is little beside its work.
+  static bool MayTest(const Stmt& loop) {
+    return loop->for_kind == ForKind::kParallel || ir::AnyOf(loop->body, [](const Stmt& s) {
+             return s->kind == StmtKind::kFor && s->for_kind != ForKind::kUnrolled &&
+                    s->for_kind != ForKind::kVectorized;
+           });
+  }
+
+  Stmt Skip(const Stmt& root) {
+    return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
+      if (s->kind == StmtKind::kSeq) return SkipParts(s);
+      const bool runs = s->for_kind == ForKind::kSerial || s->for_kind == ForKind::kParallel;
+      return s->kind == StmtKind::kFor && runs ? SkipIterations(s) : nullptr;
+    });
+  }
+
+  // Of a loop those that are behind the extent.
+  Stmt SkipIterations(const Stmt& loop) {
+    const Expr least = LeastPlace(loop->body, [&](const Expr& place) { return ir::UsesVar(place, loop->var); });
+    if (!least) return nullptr;
+    const Expr end = ir::BoundOf(loop->var, least, Extent());
+    if (!end && !MayTest(loop)) return nullptr;
+    skips_ = true;
+    return ir::For(loop->var, loop->extent, loop->for_kind,
+                   ir::If(end ? Expr(loop->var) < end : least < Extent(), loop->body));
+  }
+
+  // What is behind the extent of statements of which others are not.
+  Stmt SkipParts(const Stmt& seq) {
+    std::vector<Stmt> parts;
+    bool all = true, any = false;
+    for (const Stmt& s : seq->stmts) {
+      const Expr least =
+          s->kind == StmtKind::kFor ? LeastPlace(s, [](const Expr& place) { return !ir::AsInt(place); }) : Expr();
+      parts.push_back(least ? ir::If(least < Extent(), s) : s);
+      all = all && least;
+      any = any || least;
+    }
+    if (all || !any) return nullptr;
+    skips_ = true;
+    return ir::Seq(std::move(parts));
+  }
+
+  Expr Extent() const { return ir::Load(parameter_, {}); }
+
+  const ir::Func& func_;
+  const BehindFacts facts_;
+  const int extent_;
+  const std::vector<Stmt> blocks_;
+  const Buffer parameter_ = ir::MakeBuffer(UniqueBufferName(func_, "extent"), DType::kI64, {});
+  std::map<const ir::BufferNode*, std::optional<Unread>> unread_;
+  std::map<std::string, std::vector<Expr>> places_;  // by block
+  ir::Simplifier loops_;
+  bool skips_ = false;
+};
+
+}  // namespace
+
+std::optional<ir::Func> SkipBehind(const ir::Func& scheduled, const std::vector<OperandFacts>& operands,
+                                   const std::vector<Behind>& output, int extent) {
+  return Skipper(scheduled, operands, output, extent).Run();
+}
+
+}  // namespace temper

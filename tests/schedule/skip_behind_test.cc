@@ -1,0 +1,297 @@
+// Functions that leave out what lies behind an extent, beside those that do not.
+#include "compiler/schedule/skip_behind.h"
+
+#include <cmath>
+#include <limits>
+
+#include "compiler/schedule/lower.h"
+#include "tests/schedule/programs.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+constexpr double kUntouched = -77;
+
+Behind Along(Behind::Kind kind, const ir::Buffer& buffer, size_t dim) {
+  Behind b{.kind = kind, .shape = buffer->shape, .index = {}, .place = {}};
+  for (size_t i = 0; i < buffer->shape.size(); ++i) b.index.push_back(ir::MakeVar("x"));
+  b.place = b.index[dim];
+  return b;
+}
+
+// What a function with an extent as its last operand leaves in its output, which it finds untouched. Operands hold
+// numbers that are exact in any sum; what `facts` say of them is so.
+std::vector<double> RunTold(const ir::Func& func, const std::vector<OperandFacts>& facts, int64_t extent) {
+  std::vector<NDArray> args;
+  for (size_t p = 0; p < func.params.size(); ++p) {
+    NDArray& a = args.emplace_back(func.params[p]->dtype, func.params[p]->shape);
+    const bool is_output = p + 1 == func.params.size(), is_extent = p + 2 == func.params.size();
+    for (int64_t i = 0; i < a.size(); ++i)
+      a.Set(i, is_output ? kUntouched : is_extent ? static_cast<double>(extent) : static_cast<double>((i * 7) % 5 - 2));
+    if (is_output || is_extent) continue;
+    for (const Behind& b : facts[p].behind) {
+      int64_t inner = 1;  // of the dimension that the facts are about
+      size_t dim = 0;
+      while (b.place->var != b.index[dim]) ++dim;
+      for (size_t d = dim + 1; d < a.shape().size(); ++d) inner *= a.shape()[d];
+      for (int64_t i = 0; i < a.size(); ++i) {
+        const bool behind = i / inner % a.shape()[dim] >= extent;
+        if (b.kind == Behind::kMask) a.Set(i, behind ? 0 : 1);
+        if (b.kind == Behind::kValue && behind) a.Set(i, b.value);
+        if (b.kind == Behind::kUnread && behind) a.Set(i, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
+  }
+  const absl::Status status = ir::Interpret(func, args);
+  EXPECT_TRUE(status.ok()) << status << "\n" << ir::Text(func);
+  std::vector<double> result;
+  for (int64_t i = 0; i < args.back().size(); ++i) result.push_back(args.back().At(i));
+  return result;
+}
+
+// The function told an extent that it makes nothing of.
+ir::Func WithExtent(ir::Func func) {
+  func.params.insert(func.params.end() - 1, ir::MakeBuffer("unused", DType::kI64, {}));
+  return func;
+}
+
+struct Skipped {
+  ir::Func with, without;  // lowered
+};
+Skipped Skip(const ir::Func& scheduled, const std::vector<OperandFacts>& facts, const std::vector<Behind>& output) {
+  const std::optional<ir::Func> skipping = SkipBehind(scheduled, facts, output, 0);
+  EXPECT_TRUE(skipping.has_value()) << ir::Text(scheduled);
+  if (!skipping.has_value()) return {};
+  EXPECT_EQ(skipping->params.size(), scheduled.params.size() + 1);
+  const absl::StatusOr<ir::Func> with = Lower(*skipping), without = Lower(scheduled);
+  EXPECT_TRUE(with.ok() && without.ok()) << with.status() << without.status();
+  return {*with, WithExtent(*without)};
+}
+
+int64_t Untouched(const std::vector<double>& results) { return std::count(results.begin(), results.end(), kUntouched); }
+
+constexpr int64_t kRows = 23, kColumns = 37, kSteps = 5, kPanel = 16;
+
+// At each extent the rows that there are have what they have without, and most of the others are left alone.
+void ExpectRows(const Skipped& f, const std::vector<OperandFacts>& facts, int64_t tile) {
+  for (int64_t extent : {int64_t{1}, 2 * tile - 1, 2 * tile, 2 * tile + 1, kRows - 1, kRows}) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    const auto end = static_cast<std::ptrdiff_t>(extent * kColumns);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + end, want.begin())) << extent << "\n" << ir::Text(f.with);
+    const int64_t computed = std::min((extent + tile - 1) / tile * tile, kRows);
+    EXPECT_EQ(Untouched(got), (kRows - computed) * kColumns) << extent << "\n" << ir::Text(f.with);
+  }
+}
+
+TEST(SkipBehindTest, TilesOfRowsThatAreNotThereAreNotComputed) {
+  const ir::Func program = PackedMatmul(kRows, kColumns, kSteps, kPanel);
+  std::vector<OperandFacts> facts(3);
+  facts[0].behind = {Along(Behind::kUnread, program.params[0], 0)};
+  facts[1].constant = facts[2].constant = true;
+  Schedule s(program);
+  ScheduleTiles(s, 4, kPanel, 8);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  ExpectRows(Skip(s.func(), facts, {Along(Behind::kUnread, program.params.back(), 0)}), facts, 4);
+}
+
+TEST(SkipBehindTest, StagesOfARowAreLeftOutWithIt) {
+  const ir::Func program = Softmax(kRows, kColumns);
+  std::vector<OperandFacts> facts(1);
+  facts[0].behind = {Along(Behind::kUnread, program.params[0], 0)};
+  Schedule s(program);
+  for (const char* stage : {"largest", "power", "total", "out"}) s.Split(s.Loops(stage)[0], 3);
+  ExpectRows(Skip(s.func(), facts, {Along(Behind::kUnread, program.params.back(), 0)}), facts, 1);
+}
+
+// Where rows and columns are one loop, it ends with the vector that has the last element.
+TEST(SkipBehindTest, AFusedLoopEndsWithTheLastRow) {
+  ir::ProgramBuilder b("twice");
+  const ir::Buffer in = b.Input("in", DType::kF32, {kRows, kColumns});
+  b.MarkOutput(b.Compute("out", DType::kF32, {kRows, kColumns},
+                         [&](const std::vector<Expr>& i) { return ir::Load(in, i) + ir::Load(in, i); }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  Schedule s(*program);
+  const std::vector<Loop> loops = s.Loops("out");
+  const auto [vectors, lane] = s.Split(s.Fuse(loops[0], loops[1]), 8);
+  s.Vectorize(lane);
+  s.Parallel(vectors);
+  std::vector<OperandFacts> facts(1);
+  facts[0].behind = {Along(Behind::kUnread, program->params[0], 0)};
+  const Skipped f = Skip(s.func(), facts, {Along(Behind::kUnread, program->params[1], 0)});
+  for (int64_t extent = 1; extent <= kRows; ++extent) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    const auto end = static_cast<std::ptrdiff_t>(extent * kColumns);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + end, want.begin())) << extent;
+    EXPECT_EQ(Untouched(got), kRows * kColumns - std::min((extent * kColumns + 7) / 8 * 8, kRows * kColumns));
+  }
+}
+
+// Sums over what there is, where the terms behind it are zero; and the whole result is there.
+TEST(SkipBehindTest, TermsThatAreZeroAreNotAdded) {
+  const ir::Func program = Matmul(4, kColumns, kRows);
+  std::vector<OperandFacts> facts(2);
+  facts[0].behind = {Along(Behind::kValue, program.params[0], 1)};
+  facts[1].behind = {Along(Behind::kValue, program.params[1], 0)};
+  Schedule s(program);
+  const Skipped f = Skip(s.func(), facts, {});
+  for (int64_t extent : {1, 2, 22, 23})
+    EXPECT_EQ(RunTold(f.with, facts, extent), RunTold(f.without, facts, extent)) << extent;
+  // Nothing is read behind the extent: with other numbers there the sums are the same.
+  facts[0].behind[0].value = facts[1].behind[0].value = 3;
+  const std::vector<double> other = RunTold(f.with, facts, 2);
+  facts[0].behind[0].value = facts[1].behind[0].value = 0;
+  EXPECT_EQ(other, RunTold(f.without, facts, 2));
+}
+
+TEST(SkipBehindTest, PartsOfASumBeginEachWithATermOfTheirOwn) {
+  const ir::Func program = Matmul(4, kColumns, 24);
+  std::vector<OperandFacts> facts(2);
+  facts[0].behind = {Along(Behind::kValue, program.params[0], 1)};
+  facts[1].behind = {Along(Behind::kValue, program.params[1], 0)};
+  Schedule s(program);
+  const std::string block = s.Blocks()[0];
+  const auto [part, step] = s.Split(s.Loops(block).back(), 6);
+  s.Rfactor(block, part);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  const std::optional<ir::Func> skipping = SkipBehind(s.func(), facts, {}, 0);
+  if (!skipping.has_value()) return;  // nor would that be wrong
+  const absl::StatusOr<ir::Func> with = Lower(*skipping), without = Lower(s.func());
+  ASSERT_TRUE(with.ok() && without.ok());
+  for (int64_t extent : {1, 6, 7, 24})
+    EXPECT_EQ(RunTold(*with, facts, extent), RunTold(WithExtent(*without), facts, extent)) << extent;
+}
+
+// out[i, j] = inside[i] ? sum over k of a[i, k] * b[k, j] : 0
+TEST(SkipBehindTest, WhatAMaskDoesNotTakeIsNotComputed) {
+  ir::ProgramBuilder b("masked");
+  const ir::Buffer a = b.Input("a", DType::kF32, {kRows, kSteps}), weights = b.Input("b", DType::kF32, {kSteps, 4}),
+                   inside = b.Input("inside", DType::kBool, {kRows});
+  const ir::Buffer sum = b.Reduce("sum", DType::kF32, {kRows, 4}, {kSteps}, ir::Combiner::kSum,
+                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                                    return ir::Load(a, {i[0], k[0]}) * ir::Load(weights, {k[0], i[1]});
+                                  });
+  b.MarkOutput(b.Compute("out", DType::kF32, {kRows, 4}, [&](const std::vector<Expr>& i) {
+    return ir::Select(ir::Load(inside, {i[0]}), ir::Load(sum, i), ir::Float(0));
+  }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<OperandFacts> facts(3);
+  facts[1].constant = true;
+  facts[2].behind = {Along(Behind::kMask, inside, 0)};
+  for (const bool beside : {false, true}) {  // sums by themselves, and beside each row
+    Schedule s(*program);
+    if (beside) s.ComputeAt("sum", s.Loops("out")[0]);
+    const Skipped f = Skip(s.func(), facts, {});
+    for (int64_t extent : {1, 9, 23}) {
+      EXPECT_EQ(RunTold(f.with, facts, extent), RunTold(f.without, facts, extent)) << extent << "\n"
+                                                                                   << ir::Text(f.with);
+    }
+    // The sums' operand is not read where the mask is false.
+    facts[0].behind = {Along(Behind::kUnread, a, 0)};
+    for (const double x : RunTold(f.with, facts, 5)) EXPECT_FALSE(std::isnan(x));
+    facts[0].behind.clear();
+  }
+}
+
+TEST(SkipBehindTest, NothingIsLeftOutThatSomebodyReads) {
+  const ir::Func program = Matmul(4, kColumns, kRows);
+  std::vector<OperandFacts> facts(2);
+  facts[1].constant = true;
+  EXPECT_FALSE(SkipBehind(program, facts, {}, 0).has_value());
+  facts[0].behind = {Along(Behind::kUnread, program.params[0], 1)};  // a sum of what is not there is no number
+  EXPECT_FALSE(SkipBehind(program, facts, {}, 0).has_value());
+  // Of another extent.
+  Behind other = Along(Behind::kUnread, program.params.back(), 0);
+  other.extent = 1;
+  EXPECT_FALSE(SkipBehind(program, facts, {other}, 0).has_value());
+}
+
+// --- what is known of results
+
+std::vector<std::string> KnownOf(const ir::Func& f, const std::vector<OperandFacts>& facts) {
+  std::vector<std::string> texts;
+  for (const Behind& b : BehindFacts(f, facts).Of(f.params.back())) texts.push_back(Text(b));
+  return texts;
+}
+using Texts = std::vector<std::string>;
+
+ir::Func Elementwise(const std::vector<ir::Buffer>& operands, const Shape& shape,
+                     const std::function<Expr(const std::vector<Expr>&)>& value) {
+  ir::Buffer out = ir::MakeBuffer("out", DType::kF32, shape);
+  ir::BlockInfo info{.name = "out", .iters = {}, .bindings = {}, .predicate = {}, .init = {}};
+  std::vector<Expr> index;
+  std::vector<ir::Var> loops;
+  for (int64_t extent : shape) {
+    const ir::Var iter = ir::MakeVar("i"), loop = ir::MakeVar("l");
+    info.iters.push_back({iter, extent, false});
+    info.bindings.emplace_back(loop);
+    index.emplace_back(iter);
+    loops.push_back(loop);
+  }
+  ir::Stmt nest = ir::BlockStmt(info, out, index, value(index));
+  for (size_t d = shape.size(); d-- > 0;) nest = ir::For(loops[d], shape[d], ir::ForKind::kSerial, nest);
+  std::vector<ir::Buffer> params = operands;
+  params.push_back(out);
+  return {"f", params, 1, nest};
+}
+
+TEST(BehindFactsTest, WhatIsMadeOfUnreadElementsAndConstantsIsUnread) {
+  const ir::Buffer x = ir::MakeBuffer("x", DType::kF32, {6, 4}), c = ir::MakeBuffer("c", DType::kF32, {6, 4});
+  OperandFacts unread{.behind = {Along(Behind::kUnread, x, 0)}}, constant{.constant = true}, given;
+  const auto sum = [&](const std::vector<Expr>& i) { return ir::Load(x, i) + ir::Load(c, i); };
+  EXPECT_EQ(KnownOf(Elementwise({x, c}, {6, 4}, sum), {unread, constant}), Texts{"0:0:0:d0"});
+  EXPECT_EQ(KnownOf(Elementwise({x, c}, {6, 4}, sum), {unread, given}), Texts{});
+  // What does not go along with it does not matter.
+  const auto across = [&](const std::vector<Expr>& i) { return ir::Load(x, i) + ir::Load(c, {Expr(0), i[1]}); };
+  EXPECT_EQ(KnownOf(Elementwise({x, c}, {6, 4}, across), {unread, given}), Texts{"0:0:0:d0"});
+  // An element that knows its own place may be one that is read.
+  const auto placed = [&](const std::vector<Expr>& i) {
+    return ir::Select(i[0] < Expr(3), ir::Load(x, i), ir::Float(0));
+  };
+  EXPECT_EQ(KnownOf(Elementwise({x}, {6, 4}, placed), {unread}), Texts{});
+  // Rows that are moved: by a constant, and into a line of all.
+  const auto turned = [&](const std::vector<Expr>& i) { return ir::Load(x, {i[1], i[0]}); };
+  EXPECT_EQ(KnownOf(Elementwise({x}, {4, 6}, turned), {unread}), Texts{"0:0:0:d1"});
+  const auto flat = [&](const std::vector<Expr>& i) { return ir::Load(x, {i[0] / Expr(4), i[0] % Expr(4)}); };
+  EXPECT_EQ(KnownOf(Elementwise({x}, {24}, flat), {unread}), Texts{"0:0:0:d0/4"});
+}
+
+TEST(BehindFactsTest, AChoiceByTheExtentHasTheOtherValueBehindIt) {
+  const ir::Buffer x = ir::MakeBuffer("x", DType::kF32, {6}), counts = ir::MakeBuffer("c", DType::kI64, {6}),
+                   extent = ir::MakeBuffer("n", DType::kI64, {});
+  const OperandFacts unread{.behind = {Along(Behind::kUnread, x, 0)}}, numbers{.constant = true, .counts = true},
+      told{.extent = 0}, other{.constant = true};
+  const auto choice = [&](double otherwise) {
+    return [&, otherwise](const std::vector<Expr>& i) {
+      return ir::Select(ir::Load(counts, i) < ir::Load(extent, {}), ir::Load(x, i), ir::Float(otherwise));
+    };
+  };
+  const double lowest = -std::numeric_limits<double>::infinity();
+  EXPECT_EQ(KnownOf(Elementwise({x, counts, extent}, {6}, choice(0)), {unread, numbers, told}), Texts{"1:0:0:d0"});
+  EXPECT_EQ(KnownOf(Elementwise({x, counts, extent}, {6}, choice(lowest)), {unread, numbers, told}),
+            Texts{"1:-inf:0:d0"});
+  // Numbers that count something else choose something else.
+  EXPECT_EQ(KnownOf(Elementwise({x, counts, extent}, {6}, choice(0)), {unread, other, told}), Texts{});
+  // So does a number that is made of the extent.
+  EXPECT_EQ(KnownOf(Elementwise({x, counts, extent}, {6}, choice(0)), {unread, numbers, OperandFacts{}}), Texts{});
+  // A power of the lowest is zero.
+  const OperandFacts low{.behind = {Along(Behind::kValue, x, 0)}};
+  OperandFacts lows = low;
+  lows.behind[0].value = lowest;
+  const ir::Buffer most = ir::MakeBuffer("most", DType::kF32, {});
+  const auto power = [&](const std::vector<Expr>& i) { return ir::Exp(ir::Load(x, i) - ir::Load(most, {})); };
+  EXPECT_EQ(KnownOf(Elementwise({x, most}, {6}, power), {lows, OperandFacts{}}), Texts{"1:0:0:d0"});
+}
+
+TEST(BehindFactsTest, WhatAnUnreadPlaceNamesIsUnread) {
+  const ir::Buffer ids = ir::MakeBuffer("ids", DType::kI64, {6}), table = ir::MakeBuffer("t", DType::kF32, {9, 4});
+  const OperandFacts unread{.behind = {Along(Behind::kUnread, ids, 0)}};
+  const auto row = [&](const std::vector<Expr>& i) { return ir::Load(table, {ir::Load(ids, {i[0]}), i[1]}); };
+  EXPECT_EQ(KnownOf(Elementwise({ids, table}, {6, 4}, row), {unread, {.constant = true}}), Texts{"0:0:0:d0"});
+}
+
+}  // namespace
+}  // namespace temper

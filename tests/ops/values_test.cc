@@ -93,6 +93,7 @@ TEST(Values, SoftmaxSurvivesLargeArguments) {
   Values p = V("softmax", "axis=-1", {Floats({1, 2}, {1000, 1000})});
   EXPECT_EQ(p, (Values{0.5, 0.5}));
   EXPECT_NEAR(V("log_softmax", "axis=-1", {Floats({1, 2}, {1000, 1001})})[0], -1.3132617, 1e-6);
+  EXPECT_NEAR(V("log_softmax", "axis=-1", {Floats({1, 2}, {1e6, 1e6 + 1})})[0], -1.3132617, 1e-6);
 }
 
 TEST(Values, Norms) {

@@ -67,12 +67,15 @@ absl::StatusOr<Tensor> ComputeLogSoftmax(ir::ProgramBuilder& b, const Attrs& att
                                [=](const Index& i, const Index& r) { return x(At(i, axis, r)); });
   Tensor sum = ReduceStage(b, "log_softmax_sum", group, extent, ir::Combiner::kSum,
                            [=](const Index& i, const Index& r) { return ir::Exp(x(At(i, axis, r)) - largest(i)); });
-  Tensor offset =
-      b.Materialize("log_softmax_offset",
-                    Tensor(output.dtype, group.shape,
-                           [=](const Index& i) { return largest(i) + ir::Unary(ir::ExprKind::kLog, sum(i)); }),
-                    output.perm);
-  return Tensor(output.dtype, output.shape, [=](const Index& i) { return x(i) - offset(GroupOf(i, axis, axis + 1)); });
+  // Apart from the largest: beside a large number it would lose its digits.
+  Tensor offset = b.Materialize(
+      "log_softmax_offset",
+      Tensor(output.dtype, group.shape, [=](const Index& i) { return ir::Unary(ir::ExprKind::kLog, sum(i)); }),
+      output.perm);
+  return Tensor(output.dtype, output.shape, [=](const Index& i) {
+    const Index g = GroupOf(i, axis, axis + 1);
+    return x(i) - largest(g) - offset(g);
+  });
 }
 
 // (x - mean) / sqrt(variance + epsilon) over axes [first, rank), by two passes for accuracy.

@@ -4,6 +4,7 @@
 usage: bench/compare.py MODEL.onnx [--package NAME=DIR ...] [--shape NAME=1,3,48,320 ...] [--memory]
 needs: pip install onnxruntime openvino numpy
 
+With --shape a package for several lengths or a range is timed at that shape.
 Every engine gets the same threads, inputs and seconds, in rounds of alternating order. A package's ratio is the best
 peer's time over its own, per round; median and range of the rounds are printed. Above 1 the package is faster.
 A model that OpenVINO does not take is compared with ONNX Runtime alone; the report then says so.

@@ -61,8 +61,19 @@ class OpenVino:
         return {o.any_name: self.request.get_tensor(o).data for o in self.request.model_outputs}
 
 
+class Tensor(ctypes.Structure):
+    """temper_tensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_int64), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("shape", ctypes.c_int64 * 16)]
+
+    def __init__(self, array, shape=()):
+        dtype = next(number for number, of in DTYPES.items() if of == array.dtype)
+        super().__init__(array.ctypes.data, array.nbytes, dtype, len(shape), (ctypes.c_int64 * 16)(*shape))
+
+
 class Package:
-    """A directory that `temper compile` wrote."""
+    """A directory that `temper compile` wrote, for shapes that it takes."""
 
     def __init__(self, folder, threads):
         self.folder = folder
@@ -87,19 +98,29 @@ class Package:
             manifest = json.load(f)
         return {"activations_and_scratch": manifest["arena_bytes"]}
 
+    def _rooms(self):
+        """Of each output the type, and the most elements that a variant has of it."""
+        rooms = {}
+        for variant in range(self.lib.temper_model_variant_count(self.model)):
+            self.lib.temper_model_choose_variant(self.model, variant)
+            for name, dtype, shape in self._io(1):
+                rooms[name] = dtype, max(rooms.get(name, (dtype, 0))[1], int(np.prod(shape)))
+        return rooms
+
     def load(self, feeds):
-        self.inputs = [np.ascontiguousarray(feeds[n], d).reshape(s) for n, d, s in self._io(0)]
-        self.arrays = {n: np.empty(s, d) for n, d, s in self._io(1)}
-        self.ins = (ctypes.c_void_p * len(self.inputs))(*[a.ctypes.data for a in self.inputs])
-        self.outs = (ctypes.c_void_p * len(self.arrays))(*[a.ctypes.data for a in self.arrays.values()])
+        self.inputs = [np.ascontiguousarray(feeds[n], d) for n, d, _ in self._io(0)]
+        self.rooms = {n: np.empty(room, d) for n, (d, room) in self._rooms().items()}
+        self.ins = (Tensor * len(self.inputs))(*[Tensor(a, a.shape) for a in self.inputs])
+        self.outs = (Tensor * len(self.rooms))(*[Tensor(a) for a in self.rooms.values()])
 
     def run(self):
-        if self.lib.temper_model_run(self.model, self.ins, self.outs):
+        if self.lib.temper_model_run_shaped(self.model, self.ins, self.outs):
             raise RuntimeError(self.lib.temper_model_error(self.model).decode())
 
     def outputs(self):
         self.run()
-        return self.arrays
+        shapes = [tuple(t.shape[: t.rank]) for t in self.outs]
+        return {n: a[: int(np.prod(s))].reshape(s) for (n, a), s in zip(self.rooms.items(), shapes)}
 
 
 def error(got, want):

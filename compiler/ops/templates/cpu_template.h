@@ -12,8 +12,8 @@ struct CpuTemplate {
   int version;
   std::function<bool(const Workload&)> matches;
   std::function<ConfigSpace(const Workload&, const CpuTarget&)> space;
-  std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const CpuTarget&)>
-      build;  // or `scheduled` alone
+  // Kernel::main or, which ForCpu lowers, Kernel::scheduled alone.
+  std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const CpuTarget&)> build;
   std::function<CpuFootprint(const Workload&, const Config&, const CpuTarget&)> footprint;
 };
 // Matches nothing on another kind of device, whoever generates its code on this one.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/ops/templates/stages.h"
 
 namespace temper {
@@ -29,8 +28,9 @@ int ExtentOf(const Graph& g, ValueId v) {
 
 Behind OfInput(const Graph& g, const InputExtent& e) {
   const TensorType& type = g.values[static_cast<size_t>(g.inputs[static_cast<size_t>(e.input)])].type;
-  Behind b{.extent = ExtentOf(g, g.inputs[static_cast<size_t>(e.told_by)]), .shape = type.PhysicalShape()};
-  for (size_t i = 0; i < b.shape.size(); ++i) b.index.push_back(ir::MakeVar(absl::StrCat("d", i)));
+  Behind b{.extent = ExtentOf(g, g.inputs[static_cast<size_t>(e.told_by)]),
+           .shape = type.PhysicalShape(),
+           .index = IndexOf(type.shape.size())};
   auto dim = static_cast<size_t>(e.axis);
   if (!type.perm.empty())
     dim = static_cast<size_t>(std::ranges::find(type.perm, static_cast<int>(e.axis)) - type.perm.begin());

@@ -1,7 +1,6 @@
 #include "compiler/schedule/behind.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -20,27 +19,8 @@ using nest::VarSet;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<ir::Var> IndexOf(size_t rank) {
-  std::vector<ir::Var> index;
-  for (size_t i = 0; i < rank; ++i) index.push_back(ir::MakeVar(absl::StrCat("d", i)));
-  return index;
-}
-
 bool IsSame(const BehindFacts::Place& a, const BehindFacts::Place& b) {
   return a.extent == b.extent && ir::StructurallyEqual(a.at, b.at);
-}
-
-bool LoadsOwn(const StmtNode& block, const Expr& load) {
-  return load->buffer == block.buffer && std::equal(load->args.begin(), load->args.end(), block.indices.begin(),
-                                                    block.indices.end(), ir::StructurallyEqual);
-}
-
-// Of the element that is loaded, over the variables of the load; empty where a load says which it is.
-Expr PlaceIn(const Behind& b, const Expr& load, const Simplifier& ranges) {
-  std::vector<ir::VarBinding> element;
-  for (size_t i = 0; i < b.index.size(); ++i) element.push_back({b.index[i], load->args[i]});
-  const Expr place = ranges.Simplify(ir::Substitute(b.place, element));
-  return ir::HasLoad(place) ? Expr() : place;
 }
 
 // A place over iterators as one over the element that they make, whose index has each of them as it is. Empty: it has
@@ -58,6 +38,12 @@ Expr ByElement(const StmtNode& block, const Expr& place, const std::vector<ir::V
 }
 
 }  // namespace
+
+std::vector<ir::Var> IndexOf(size_t rank) {
+  std::vector<ir::Var> index;
+  for (size_t i = 0; i < rank; ++i) index.push_back(ir::MakeVar(absl::StrCat("d", i)));
+  return index;
+}
 
 ir::Simplifier RangesOf(const StmtNode& block) {
   Simplifier ranges;
@@ -79,6 +65,13 @@ Behind InShape(const Behind& b, const Shape& shape) {
     element.push_back({b.index[i], flat / Expr(stride) % Expr(b.shape[i])});
   result.place = ranges.Simplify(ir::Substitute(b.place, element));
   return result;
+}
+
+Expr PlaceAt(const Behind& b, const std::vector<Expr>& index, const Simplifier& ranges) {
+  std::vector<ir::VarBinding> element;
+  for (size_t i = 0; i < b.index.size(); ++i) element.push_back({b.index[i], index[i]});
+  const Expr place = ranges.Simplify(ir::Substitute(b.place, element));
+  return ir::HasLoad(place) ? Expr() : place;
 }
 
 std::string Text(const Behind& b) {
@@ -128,12 +121,12 @@ class BehindFacts::Evaluation {
   }
 
   Element OfLoad(const Expr& load) {
-    if (LoadsOwn(block_, load)) return {Is::kAlike};
+    if (nest::LoadsOwn(block_, load)) return {Is::kAlike};
     const Known* known = facts_.Find(load->buffer);
     if (known == nullptr || known->operand.extent >= 0) return {Is::kOwn};
     if (known->operand.number) return {Is::kNumber, *known->operand.number};
     for (const Behind& b : facts_.Of(load->buffer)) {
-      if (const Expr place = PlaceIn(b, load, ranges_); place && IsSame({b.extent, place}, behind_))
+      if (const Expr place = PlaceAt(b, load->args, ranges_); place && IsSame({b.extent, place}, behind_))
         return {b.kind == Behind::kUnread ? Is::kUnread : Is::kNumber, b.value};
     }
     // Where another element says which it is, it is as unread as that one.
@@ -164,7 +157,7 @@ class BehindFacts::Evaluation {
     const Element joined = Joined(args);
     if (joined.is != Is::kAlike) return joined;
     const bool compares = e->kind == ExprKind::kLt || e->kind == ExprKind::kLe || e->kind == ExprKind::kEq;
-    if (compares && DependsOnPlace(e) && !IsConstant(e)) return {Is::kOwn};  // the place and a number of the run
+    if (compares && nest::UsesAny(e, vars_) && !IsConstant(e)) return {Is::kOwn};  // the place and a number of the run
     const auto is = [&](size_t i, double number) { return args[i].is == Is::kNumber && args[i].number == number; };
     switch (e->kind) {
       case ExprKind::kAdd:
@@ -192,9 +185,6 @@ class BehindFacts::Evaluation {
     return joined;
   }
 
-  bool DependsOnPlace(const Expr& e) const {
-    return ir::AnyNode(e, [&](const Expr& n) { return n->kind == ExprKind::kVar && vars_.contains(n->var.get()); });
-  }
   bool IsConstant(const Expr& e) const {
     return !ir::AnyNode(e, [&](const Expr& node) {
       if (node->kind != ExprKind::kLoad) return false;
@@ -237,7 +227,7 @@ std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const 
   if (e->kind == ExprKind::kLoad) {
     for (const Behind& b : Of(e->buffer)) {
       if (b.kind != Behind::kMask) continue;
-      if (const Expr place = PlaceIn(b, e, ranges)) return Place{b.extent, place};
+      if (const Expr place = PlaceAt(b, e->args, ranges)) return Place{b.extent, place};
     }
     return std::nullopt;
   }
@@ -267,7 +257,7 @@ std::vector<BehindFacts::Place> BehindFacts::PlacesIn(const Expr& value, const S
     if (const std::optional<Place> condition = AsCondition(e, ranges)) add(*condition);
     if (e->kind != ExprKind::kLoad) return;
     for (const Behind& b : Of(e->buffer)) {
-      if (const Expr place = PlaceIn(b, e, ranges)) add({b.extent, place});
+      if (const Expr place = PlaceAt(b, e->args, ranges)) add({b.extent, place});
     }
   });
   return places;
@@ -314,8 +304,8 @@ std::vector<BehindFacts::Place> BehindFacts::IdleTerms(const StmtNode& block) co
   double idle = 0;
   if (value->kind == ExprKind::kMax) idle = -kInfinity;
   if (value->kind != ExprKind::kAdd && value->kind != ExprKind::kMax) return {};
-  const bool first = value->args[0]->kind == ExprKind::kLoad && LoadsOwn(block, value->args[0]);
-  const bool second = value->args[1]->kind == ExprKind::kLoad && LoadsOwn(block, value->args[1]);
+  const bool first = value->args[0]->kind == ExprKind::kLoad && nest::LoadsOwn(block, value->args[0]);
+  const bool second = value->args[1]->kind == ExprKind::kLoad && nest::LoadsOwn(block, value->args[1]);
   if (first == second) return {};
   const Expr& term = value->args[first ? 1 : 0];
   const Simplifier ranges = RangesOf(block);

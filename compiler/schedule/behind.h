@@ -28,6 +28,8 @@ struct Behind {
 };
 // The same fact of a buffer of the same bytes, whose dimensions may be others.
 Behind InShape(const Behind& b, const Shape& shape);
+// Of an element, over the variables of its index; empty where a load says which it is.
+ir::Expr PlaceAt(const Behind& b, const std::vector<ir::Expr>& index, const ir::Simplifier& ranges);
 std::string Text(const Behind& b);  // the same for the same facts, whatever the variables
 
 // What is known of a function's parameter.
@@ -39,6 +41,7 @@ struct OperandFacts {
   int extent = -1;               // it is this extent, an i64; -1: it is none
 };
 
+std::vector<ir::Var> IndexOf(size_t rank);           // variables for Behind::index
 ir::Simplifier RangesOf(const ir::StmtNode& block);  // of its iterators
 
 class BehindFacts {

@@ -247,13 +247,15 @@ std::vector<Expr> LoadsOf(const StmtNode& block, const Buffer& buffer) {
   return loads;
 }
 
+bool LoadsOwn(const StmtNode& block, const Expr& load) {
+  return load->buffer == block.buffer && std::equal(load->args.begin(), load->args.end(), block.indices.begin(),
+                                                    block.indices.end(), ir::StructurallyEqual);
+}
+
 std::vector<Expr> ReadsOf(const StmtNode& block, const Buffer& buffer) {
   std::vector<Expr> reads = LoadsOf(block, buffer);
   if (buffer != block.buffer) return reads;
-  std::erase_if(reads, [&](const Expr& load) {
-    return std::equal(load->args.begin(), load->args.end(), block.indices.begin(), block.indices.end(),
-                      ir::StructurallyEqual);
-  });
+  std::erase_if(reads, [&](const Expr& load) { return LoadsOwn(block, load); });
   return reads;
 }
 

@@ -67,6 +67,7 @@ std::vector<ir::VarBinding> BindingsOf(const StmtNode& block);
 std::vector<Expr> LoadsOf(const StmtNode& block, const Buffer& buffer);
 std::vector<Expr> ReadsOf(const StmtNode& block, const Buffer& buffer);
 bool Reads(const StmtNode& block, const Buffer& buffer);
+bool LoadsOwn(const StmtNode& block, const Expr& load);  // the very element that the block writes
 std::vector<Buffer> BuffersRead(const StmtNode& block);  // each once, in order of appearance, accumulator left out
 std::vector<Stmt> WritersOf(const Stmt& root, const Buffer& buffer);
 std::vector<Stmt> ReadersOf(const Stmt& root, const Buffer& buffer);

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "absl/strings/str_cat.h"
 #include "compiler/schedule/region.h"
 
 namespace temper {
@@ -77,9 +76,9 @@ class Skipper {
   Skipper(const ir::Func& f, const std::vector<OperandFacts>& operands, const std::vector<Behind>& output, int extent)
       : func_(f), facts_(f, operands), extent_(extent), blocks_(BlocksIn(f.body)) {
     const Buffer& out = f.params.back();
-    std::optional<Unread>& unread = unread_[out.get()];
+    std::optional<Behind>& unread = unread_[out.get()];
     for (const Behind& b : output) {
-      if (b.kind == Behind::kUnread && b.extent == extent && !unread) unread = Of(InShape(b, out->shape));
+      if (b.kind == Behind::kUnread && b.extent == extent && !unread) unread = InShape(b, out->shape);
     }
     BindLoopsIn(f.body, loops_);
   }
@@ -95,25 +94,17 @@ class Skipper {
   }
 
  private:
-  // Which elements of a buffer nobody reads: those whose place is not below the extent.
-  struct Unread {
-    std::vector<Var> index;
-    Expr place;
-  };
-  static Unread Of(const Behind& b) { return {b.index, b.place}; }
-
-  // nullopt: all may be read. A buffer that is made of itself is read whole.
-  const std::optional<Unread>& UnreadOf(const Buffer& buffer) {
+  // What of a buffer nobody reads; nullopt: all may be read. A buffer that is made of itself is read whole.
+  const std::optional<Behind>& UnreadOf(const Buffer& buffer) {
     const auto [known, is_new] = unread_.try_emplace(buffer.get());
     if (!is_new) return known->second;
-    std::optional<Unread> read = ByReaders(buffer);
+    std::optional<Behind> read = ByReaders(buffer);
     return unread_[buffer.get()] = std::move(read);
   }
 
-  std::optional<Unread> ByReaders(const Buffer& buffer) {
+  std::optional<Behind> ByReaders(const Buffer& buffer) {
     if (!IsFloat(buffer->dtype)) return std::nullopt;  // a place perhaps, which has to be one wherever it is read
-    Unread result;
-    for (size_t i = 0; i < buffer->shape.size(); ++i) result.index.push_back(ir::MakeVar(absl::StrCat("d", i)));
+    Behind result{.extent = extent_, .shape = buffer->shape, .index = IndexOf(buffer->shape.size())};
     for (const Stmt& block : blocks_) {
       const std::vector<Expr> reads = ReadsOf(*block, buffer);
       if (reads.empty()) continue;
@@ -166,11 +157,9 @@ class Skipper {
 
   // Of the element that a block makes, over its iterators; empty: it may be read, wherever it is.
   Expr UnreadPlace(const StmtNode& block) {
-    const std::optional<Unread>& unread = UnreadOf(block.buffer);
+    const std::optional<Behind>& unread = UnreadOf(block.buffer);
     if (!unread || std::ranges::any_of(block.indices, ir::HasLoad)) return {};
-    std::vector<ir::VarBinding> element;
-    for (size_t i = 0; i < unread->index.size(); ++i) element.push_back({unread->index[i], block.indices[i]});
-    return RangesOf(block).Simplify(ir::Substitute(unread->place, element));
+    return PlaceAt(*unread, block.indices, RangesOf(block));
   }
 
   // Places of a block's iterations, over the loops: what is behind one of them need not be done.
@@ -269,7 +258,7 @@ class Skipper {
   const int extent_;
   const std::vector<Stmt> blocks_;
   const Buffer parameter_ = ir::MakeBuffer(UniqueBufferName(func_, "extent"), DType::kI64, {});
-  std::map<const ir::BufferNode*, std::optional<Unread>> unread_;
+  std::map<const ir::BufferNode*, std::optional<Behind>> unread_;
   std::map<std::string, std::vector<Expr>> places_;  // by block
   ir::Simplifier loops_;
   bool skips_ = false;

@@ -20,6 +20,15 @@
  * short enough not to heat an idle model. */
 enum { SPIN_NS = 80000, WAIT_NS = 1000000, SPIN_NS_CROWDED = 2000 };
 enum { LOOKS_BY_CLOCK = 16, MAX_THREADS = 1024, CACHE_LINE = 64 };
+/* Into how many units a thread's share of a region falls: what is handed over to a thread that is done. Sixteen bits
+ * hold those of all threads. */
+enum { SHARE_UNITS = 16 };
+
+/* The units of a thread's share that no thread has begun: the number of the region, the first unit and the end, of 32,
+ * 16 and 16 bits. With the number of an older region the share is whole. */
+typedef struct share {
+  _Alignas(CACHE_LINE) _Atomic uint64_t left;
+} share;
 
 typedef struct worker {
   temper_pool* pool;
@@ -36,11 +45,14 @@ struct temper_pool {
   cpu_set_t worker_cpus;
   int32_t caller_cpu;
   worker* workers;
+  share* shares; /* by thread */
 
   /* The region, written by the caller before it raises `epoch`. */
   _Alignas(CACHE_LINE) temper_body body;
   void* closure;
   int64_t n;
+  int64_t units;   /* that n falls into */
+  uint32_t region; /* counts regions of more units than threads */
   int32_t stop;
   _Atomic uint32_t epoch; /* futex: regions begun */
 
@@ -83,12 +95,56 @@ static int wait_awake(const temper_pool* pool, _Atomic uint32_t* word, uint32_t 
   return 0;
 }
 
-static void run_share(const temper_pool* pool, int32_t thread) {
-  const int64_t threads = pool->launcher.threads;
-  const int64_t quotient = pool->n / threads, rest = pool->n % threads;
-  const int64_t begin = thread * quotient + (thread < rest ? thread : rest);
-  const int64_t end = begin + quotient + (thread < rest);
-  if (begin < end) pool->body(pool->closure, begin, end, thread);
+/* Where the i-th of `parts` even parts of [0, n) begins. */
+static int64_t part_begin(int64_t n, int64_t parts, int64_t i) {
+  const int64_t quotient = n / parts, rest = n % parts;
+  return i * quotient + (i < rest ? i : rest);
+}
+
+static void run_units(const temper_pool* pool, int64_t first, int64_t end, int32_t thread) {
+  pool->body(pool->closure, part_begin(pool->n, pool->units, first), part_begin(pool->n, pool->units, end), thread);
+}
+
+/* Runs half of what is left of the share of thread `of`: a thread begins at the front of its own, so that iterations
+ * beside each other stay together, and at the end of another's. False if nothing is left. */
+static int run_half(const temper_pool* pool, int32_t of, int32_t thread) {
+  _Atomic uint64_t* word = &pool->shares[of].left;
+  uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+  for (;;) {
+    const int whole = seen >> 32 != pool->region;
+    uint64_t first = whole ? (uint64_t)part_begin(pool->units, pool->launcher.threads, of) : seen >> 16 & 0xffff;
+    uint64_t end = whole ? (uint64_t)part_begin(pool->units, pool->launcher.threads, of + 1) : seen & 0xffff;
+    if (first == end) return 0;
+    const uint64_t half = (end - first + 1) / 2;
+    const uint64_t begun = of == thread ? first : end - half;
+    if (of == thread) {
+      first += half;
+    } else {
+      end -= half;
+    }
+    const uint64_t left = (uint64_t)pool->region << 32 | first << 16 | end;
+    if (atomic_compare_exchange_weak_explicit(word, &seen, left, memory_order_relaxed, memory_order_relaxed)) {
+      run_units(pool, (int64_t)begun, (int64_t)(begun + half), thread);
+      return 1;
+    }
+  }
+}
+
+/* A thread that is done helps the others, as cores are not equally fast: one may run hot, or serve somebody else. It
+ * looks at few of them, since each look costs a line of another core. */
+static void run_region(const temper_pool* pool, int32_t thread) {
+  const int32_t threads = pool->launcher.threads;
+  if (pool->units <= threads) { /* one each */
+    if (thread < pool->units) run_units(pool, thread, thread + 1, thread);
+    return;
+  }
+  while (run_half(pool, thread, thread)) {
+  }
+  for (int32_t bit = 1; bit < threads; bit <<= 1) {
+    const int32_t other = thread ^ bit;
+    while (other < threads && run_half(pool, other, thread)) {
+    }
+  }
 }
 
 static void await_region(temper_pool* pool, uint32_t seen) {
@@ -106,7 +162,7 @@ static void* worker_main(void* argument) {
   for (uint32_t seen = 0;; ++seen) {
     await_region(pool, seen);
     if (pool->stop) return NULL;
-    run_share(pool, self->index);
+    run_region(pool, self->index);
     if (atomic_fetch_sub_explicit(&pool->pending, 1, memory_order_seq_cst) == 1 &&
         atomic_load_explicit(&pool->caller_sleeps, memory_order_seq_cst)) {
       futex_wake_all(&pool->pending);
@@ -140,9 +196,12 @@ static void parallel_for(temper_launcher* launcher, int64_t n, temper_body body,
   pool->body = body;
   pool->closure = closure;
   pool->n = n;
+  const int64_t most = (int64_t)launcher->threads * SHARE_UNITS;
+  pool->units = n < most ? n : most;
+  if (pool->units > launcher->threads) ++pool->region;
   atomic_store_explicit(&pool->pending, (uint32_t)launcher->threads - 1, memory_order_relaxed);
   begin_region(pool);
-  run_share(pool, 0);
+  run_region(pool, 0);
   await_workers(pool);
 }
 
@@ -211,11 +270,14 @@ temper_pool* temper_pool_create(int32_t threads) {
   choose_places(pool);
   const int32_t workers = pool->launcher.threads - 1;
   if (workers == 0) return pool;
+  const size_t shares = sizeof *pool->shares * (size_t)pool->launcher.threads;
   pool->workers = calloc((size_t)workers, sizeof *pool->workers);
-  if (!pool->workers) {
-    free(pool);
+  pool->shares = aligned_alloc(CACHE_LINE, shares);
+  if (!pool->workers || !pool->shares) {
+    temper_pool_destroy(pool);
     return NULL;
   }
+  memset(pool->shares, 0, shares);
   /* Workers take no signals: the program's handlers run on the program's threads. */
   sigset_t all, before;
   sigfillset(&all);
@@ -240,6 +302,7 @@ void temper_pool_destroy(temper_pool* pool) {
   pool->stop = 1;
   begin_region(pool);
   for (int32_t i = 0; i < pool->started; ++i) pthread_join(pool->workers[i].thread, NULL);
+  free(pool->shares);
   free(pool->workers);
   free(pool);
 }

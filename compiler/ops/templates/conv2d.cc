@@ -121,7 +121,7 @@ GemmView IntegerViewOf(const Workload& w) {
 
 CpuTemplate Conv2dDirect() {
   return {"conv2d.direct",
-          4,
+          5,
           [](const Workload& w) {
             if (!IsChannelsLastConv2d(w, true)) return false;
             const Conv2dShape s(w);
@@ -135,7 +135,7 @@ CpuTemplate Conv2dDirect() {
 CpuTemplate Conv2dInteger() {
   return {
       "conv2d.integer",
-      2,
+      3,
       [](const Workload& w) {
         return WaysOf(w, w.calls[w.anchor]) > 1 && IsConv2dOfPixels(w, true) &&
                w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels;

@@ -16,6 +16,8 @@ constexpr double kMemoryBytesPerSecond = 20e9;
 constexpr double kCopyBytesPerSecond = 30e9;
 constexpr double kPrologueOps = 1.5;     // a cycle, of those that make an operand
 constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
+constexpr double kLate = 0.04;           // of a share that is one chunk: what it is late by, as it hands nothing over
+constexpr double kEnoughChunks = 4;      // of a share: with more, it is late by no less
 constexpr double kLaunchSeconds = 1e-6;  // of threads that share a region, whom one chunk alone leaves asleep
 
 // The largest, and somewhat more where others come close.
@@ -117,7 +119,8 @@ Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t) {
 
 double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   // Of the slowest thread, whom the others wait for.
-  const double share = f.chunk_imbalance / std::max(1, t.threads);
+  const double late = t.threads > 1 ? kLate / std::clamp(f.parallel_chunks / t.threads, 1.0, kEnoughChunks) : 0;
+  const double share = f.chunk_imbalance * (1 + late) / std::max(1, t.threads);
   const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);
   const double reduction = std::max(1.0, f.reduction);
   const Rates rates = RatesOf(f.vector_lanes, t);

@@ -119,7 +119,8 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   f.memory_traffic = traffic(std::max(l2, l3), t.threads);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = static_cast<double>(tile.units(v));
-  f.chunk_imbalance = static_cast<double>(tile.MostOfAThread(v, t) * t.threads) / (batch * blocks * row_tiles);
+  f.chunk_imbalance = static_cast<double>(tile.MostOfAThread(v, t) * t.threads) /
+                      (batch * blocks * static_cast<double>(tile.RowsOfTiles(v)));
   // Columns that lie across memory are read a line of each at a time, and many crowd each other out of L1.
   const double across = v.b_contiguous ? 1 : 1 + static_cast<double>(tile.nr) / kLineElements;
   const bool packs = tile.pack && !w.inputs[v.b_input].constant;

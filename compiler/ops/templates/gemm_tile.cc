@@ -10,7 +10,19 @@ namespace {
 constexpr int64_t kEnoughAccumulators = 5;  // a multiply-add's cycles
 constexpr int64_t kPrefetchingRows = 4;     // tiles of fewer rows live off loads, and have none to spare
 constexpr int64_t kMostChunk = 12;          // row tiles that share a panel: more save little
+constexpr int64_t kHandedOver = 16;         // rows that are enough for a panel to come from L2 for them
 constexpr int64_t kMostOfMade = 24;         // that share one which is made for them
+
+// Threads share out the order of the loops over chunks of rows and blocks of columns. The kernels around this one
+// have their parts of the activations by rows, so threads that go through columns read and write each other's: all
+// of A, and twice a share of the results, which the next kernel's threads have to fetch. Threads that go through
+// rows all bring all of B, and use it chunk by chunk from L2.
+bool BlocksOutside(const Workload& w, const GemmView& v, const CpuTarget& t) {
+  if (v.columns <= v.rows) return false;
+  if (t.threads == 1 || v.batch > 1 || v.numbers || !w.inputs[v.b_input].constant) return true;
+  const int64_t k = ReductionLength(v), b = k * v.columns;
+  return 2 * kElementBytes * b > t.l2_bytes || b > k * v.rows + 2 * v.rows * v.columns / t.threads;
+}
 
 }  // namespace
 
@@ -42,26 +54,39 @@ GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const 
       sums_apart(unroll > 1 && !v.MakesB() && mr * vectors < kEnoughAccumulators &&
                  mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
       row_tiles(CeilDiv(v.rows, mr)),
-      blocks_outside(v.columns > v.rows),
+      blocks_outside(BlocksOutside(w, v, t)),
       chunk(Chunk(v, t)),
       line(LineStep(v)),
       prefetch_a(line > 0 && !copy_a && v.a_input >= 0 && v.reduction.size() == 1 &&
                  kElementBytes * v.batch * v.rows * v.reduction.back() > t.l2_bytes / 2),
       prefetch_b(StreamsB(w, v, t)) {}
 
-// The first thread has at least as many units as any other; some of them may be of a last, smaller chunk.
+int64_t GemmTile::RowsBefore(const GemmView& v, int64_t unit, int64_t size) const {
+  const int64_t count = CeilDiv(row_tiles, size), of_batch = count * blocks, in_batch = unit % of_batch;
+  const auto rows_before = [&](int64_t chunk) { return std::min(chunk * size * mr, RowsOfTiles(v)); };
+  const int64_t whole = unit / of_batch * blocks * RowsOfTiles(v);
+  if (blocks_outside) return whole + in_batch / count * RowsOfTiles(v) + rows_before(in_batch % count);
+  const int64_t c = in_batch / blocks;
+  return whole + rows_before(c) * blocks + in_batch % blocks * (rows_before(c + 1) - rows_before(c));
+}
+
 int64_t GemmTile::MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t size) const {
-  const int64_t count = CeilDiv(row_tiles, size), of_batch = count * blocks;
-  const int64_t first = CeilDiv(v.batch * of_batch, t.threads), rest = first % of_batch;
-  const int64_t smaller =
-      first / of_batch * blocks + (blocks_outside ? rest / count : std::max<int64_t>(rest - of_batch + blocks, 0));
-  return std::max(first * size - smaller * (count * size - row_tiles),
-                  CeilDiv(v.batch * row_tiles * blocks, t.threads));
+  constexpr int64_t kAsked = 4;  // of many threads, the first have as many units as any
+  const int64_t units = v.batch * CeilDiv(row_tiles, size) * blocks, each = units / t.threads, more = units % t.threads;
+  int64_t most = 0;
+  for (int64_t thread = 0, end = 0, before = 0; thread < std::min<int64_t>(t.threads, kAsked); ++thread) {
+    end += each + (thread < more ? 1 : 0);
+    const int64_t rows = RowsBefore(v, end, size);
+    most = std::max(most, rows - before);
+    before = rows;
+  }
+  return most;
 }
 
 // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
 int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
   const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
+  const int64_t panels_bytes = k_bytes * panels * nr;
   const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
   const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
   const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
@@ -73,8 +98,13 @@ int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
   }
   int64_t least = MostOfAThread(v, t, 1);
   for (int64_t size = 2; size <= most; ++size) least = std::min(least, MostOfAThread(v, t, size));
+  const auto balanced = [&](int64_t size) { return 50 * MostOfAThread(v, t, size) <= 51 * least; };
   int64_t best = most;
-  while (50 * MostOfAThread(v, t, best) > 51 * least) --best;
+  while (!balanced(best)) --best;
+  // Where panels come from L2 anyway, a thread that is late has more to hand over.
+  for (int64_t size = 2; t.threads > 1 && !v.MakesB() && panels_bytes <= l2 / 2 && size < best; ++size) {
+    if (size * mr >= kHandedOver && balanced(size)) return size;
+  }
   return best;
 }
 

@@ -20,11 +20,15 @@ struct GemmTile {
 
   int64_t chunks() const { return CeilDiv(row_tiles, chunk); }
   int64_t units(const GemmView& v) const { return v.batch * chunks() * blocks; }  // of work, for the threads
-  // Row tiles, each with a block, that the thread with most to do gets.
+  // What the rows' tiles take, in rows: a last tile that lacks some takes longer than those it has.
+  int64_t RowsOfTiles(const GemmView& v) const { return (v.rows + row_tiles * mr) / 2; }
+  // Rows, each with a block, that the thread with most to do gets.
   int64_t MostOfAThread(const GemmView& v, const CpuTarget& t) const { return MostOfAThread(v, t, chunk); }
 
  private:
+  // With `size` row tiles in a chunk. RowsBefore: rows, each with a block, of the units before this one.
   int64_t MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t size) const;
+  int64_t RowsBefore(const GemmView& v, int64_t unit, int64_t size) const;
   int64_t Chunk(const GemmView& v, const CpuTarget& t) const;
   bool StreamsB(const Workload& w, const GemmView& v, const CpuTarget& t) const;
   int64_t LineStep(const GemmView& v) const;

@@ -163,7 +163,7 @@ static bool IsDotProducts(const Workload& w) {
 
 CpuTemplate MatmulPacked() {
   return {"matmul.packed",
-          4,
+          5,
           [](const Workload& w) { return IsMatmul(w) && !IsDotProducts(w); },
           [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, MatmulView(w), t); },
           [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, MatmulView(w), c, t); },
@@ -173,7 +173,7 @@ CpuTemplate MatmulPacked() {
 CpuTemplate MatmulInteger() {
   return {
       "matmul.integer",
-      2,
+      3,
       [](const Workload& w) { return WaysOf(w, w.calls[w.anchor]) > 1 && IsMatmulOfMatrices(w); },
       [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerMatmulView(w), t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerMatmulView(w), c, t); },

@@ -289,7 +289,7 @@ GemmView ViewOf(const Workload& w, bool to_cache) {
 CpuTemplate Template(std::string_view name, bool to_cache, std::function<bool(const Workload& w)> matches) {
   return {
       name,
-      1,
+      2,
       std::move(matches),
       [=](const Workload& w, const CpuTarget& t) { return GemmSpace(w, ViewOf(w, to_cache), t); },
       [=](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, ViewOf(w, to_cache), c, t); },

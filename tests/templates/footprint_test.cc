@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rng.h"
+#include "compiler/ops/templates/gemm_tile.h"
 #include "compiler/ops/templates/templates.h"
 
 namespace temper {
@@ -209,15 +210,54 @@ TEST(Footprint, ChunksOfRowsLeaveThreadsEvenShares) {
     const Workload w = Dense(1 + rng.Below(900), 16 + rng.Below(600), 256);
     CpuTarget t = Machine();
     t.threads = static_cast<int>(1 + rng.Below(48));
-    const int64_t mr = std::min<int64_t>(w.output().shape[0], 1 + rng.Below(14)), blocks = int64_t{1} << rng.Below(3);
-    const double tiles = static_cast<double>(CeilDiv(w.output().shape[0], mr) * blocks);
-    const double finest = std::ceil(tiles / t.threads) * t.threads / tiles;
+    const int64_t rows = w.output().shape[0], mr = std::min<int64_t>(rows, 1 + rng.Below(14));
+    const int64_t blocks = int64_t{1} << rng.Below(3);
+    const double tiles = static_cast<double>(CeilDiv(rows, mr) * blocks);
+    // A last tile that lacks rows counts for half of what it lacks.
+    const double all = static_cast<double>((rows + CeilDiv(rows, mr) * mr) / 2 * blocks);
+    const double finest = std::ceil(tiles / t.threads) * static_cast<double>(mr) * t.threads / all;
     SCOPED_TRACE(absl::StrCat(Text(w), " mr=", mr, " blocks=", blocks, " threads=", t.threads));
     const CpuFootprint f = Of(w, mr, 2, blocks, t);
     EXPECT_GE(f.chunk_imbalance, 1);
     EXPECT_LE(f.chunk_imbalance, 1.02 * finest);
     EXPECT_LE(f.parallel_chunks, tiles);
   }
+}
+
+TEST(Footprint, TheThreadWithAllWholeTilesHasMost) {
+  CpuTarget t = Machine();
+  t.threads = 2;
+  // 13, 13 and 13 rows and 10, which take as long as 11.
+  EXPECT_DOUBLE_EQ(Of(Dense(49, 960, 320), 13, 2, 1, t).chunk_imbalance, 26.0 / 25);
+  EXPECT_DOUBLE_EQ(Of(Dense(49, 960, 320), 13, 2, 2, t).chunk_imbalance, 1);
+}
+
+TEST(Footprint, AThreadIsLateThatHandsNothingOver) {
+  CpuTarget t = Machine();
+  t.threads = 2;
+  CpuFootprint f = Of(Dense(196, 576, 96), 7, 3, 1, t);
+  const auto seconds = [&](double chunks) {
+    f.parallel_chunks = chunks;
+    return DraftSeconds(f, t);
+  };
+  EXPECT_GT(seconds(2), 1.01 * seconds(4));
+  EXPECT_GT(seconds(4), seconds(8));
+  EXPECT_EQ(seconds(8), seconds(64));
+}
+
+TEST(Footprint, ThreadsHaveRowsOfTheirOwnWhereFiltersAreSmall) {
+  CpuTarget t = Machine();
+  t.threads = 2;
+  const auto by_columns = [&](const Workload& w) {
+    const Config c = *ParseConfig("mr=7,nv=2,blocks=2,ku=1,pack=1");
+    return GemmTile(w, MatmulView(w), c, t).blocks_outside;
+  };
+  EXPECT_FALSE(by_columns(Dense(196, 96, 576)));
+  EXPECT_FALSE(by_columns(Dense(576, 96, 196)));
+  EXPECT_TRUE(by_columns(Dense(49, 512, 2048)));  // 4 MiB to both threads
+  EXPECT_TRUE(by_columns(Dense(4, 64, 1024)));    // little comes from the other core
+  t.threads = 1;
+  EXPECT_TRUE(by_columns(Dense(196, 96, 576)));
 }
 
 Config WinogradConfig(int64_t m, int64_t mr, int64_t mt, int64_t blocks) {

@@ -242,7 +242,7 @@ TEST(Footprint, AThreadIsLateThatHandsNothingOver) {
   };
   EXPECT_GT(seconds(2), 1.01 * seconds(4));
   EXPECT_GT(seconds(4), seconds(8));
-  EXPECT_EQ(seconds(8), seconds(64));
+  EXPECT_LT(seconds(8), seconds(64));  // which are taken one by one
 }
 
 TEST(Footprint, ThreadsHaveRowsOfTheirOwnWhereFiltersAreSmall) {

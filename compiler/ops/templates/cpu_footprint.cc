@@ -18,6 +18,8 @@ constexpr double kPrologueOps = 1.5;     // a cycle, of those that make an opera
 constexpr double kTileCycles = 12;       // address arithmetic, loop set-up
 constexpr double kLate = 0.04;           // of a share that is one chunk: what it is late by, as it hands nothing over
 constexpr double kEnoughChunks = 4;      // of a share: with more, it is late by no less
+constexpr double kMostTaken = 16;        // parts of a share that are taken one by one
+constexpr double kTakeSeconds = 1.5e-7;  // to take half of what is left of a share, and begin it
 constexpr double kLaunchSeconds = 1e-6;  // of threads that share a region, whom one chunk alone leaves asleep
 
 // The largest, and somewhat more where others come close.
@@ -119,7 +121,8 @@ Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t) {
 
 double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   // Of the slowest thread, whom the others wait for.
-  const double late = t.threads > 1 ? kLate / std::clamp(f.parallel_chunks / t.threads, 1.0, kEnoughChunks) : 0;
+  const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
+  const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;
   const double share = f.chunk_imbalance * (1 + late) / std::max(1, t.threads);
   const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);
   const double reduction = std::max(1.0, f.reduction);
@@ -160,7 +163,8 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   // The memory system works beside the arithmetic, L2 wholly, what lies behind it not perfectly.
   const double beside = compute_s + l3_s + memory_s - std::max({compute_s, l3_s, memory_s});
   const int launches = (f.copies_bytes > 0 ? 1 : 0) + (f.parallel_chunks > 1 ? 1 : 0);
-  return bound + 0.1 * beside + copies_s + kLaunchSeconds * launches;
+  const double takes_s = t.threads > 1 ? kTakeSeconds * std::log2(std::min(chunks, kMostTaken)) : 0;
+  return bound + 0.1 * beside + copies_s + kLaunchSeconds * launches + takes_s;
 }
 
 }  // namespace temper

@@ -123,8 +123,9 @@ absl::StatusOr<PackageProfile> ProfilePackage(LoadedPackage& package, const nloh
     return absl::InvalidArgumentError("the package's manifest.json is not that of its model.so");
   profile.model_s = Median(samples.model);
   profile.repeats = static_cast<int>(samples.model.size());
+  profile.constant_bytes = manifest.value("weight_bytes", 0.0);
   profile.constants_from_memory =
-      manifest.value("weight_bytes", 0.0) + manifest.value("arena_bytes", 0.0) > static_cast<double>(cpu->l3_bytes);
+      profile.constant_bytes + manifest.value("arena_bytes", 0.0) > static_cast<double>(cpu->l3_bytes);
   for (size_t i = 0; i < profile.steps.size(); ++i)
     Split(samples.steps[i], profile.constants_from_memory, profile.roofline, profile.steps[i]);
   std::stable_sort(profile.steps.begin(), profile.steps.end(),
@@ -145,7 +146,7 @@ StepProfile Sum(const PackageProfile& profile) {
   for (const StepProfile& s : profile.steps) {
     for (double StepProfile::*part :
          {&StepProfile::seconds, &StepProfile::warm_s, &StepProfile::memory_s, &StepProfile::threads_s,
-          &StepProfile::rest_s, &StepProfile::flops, &StepProfile::bytes, &StepProfile::constant_bytes})
+          &StepProfile::rest_s, &StepProfile::flops, &StepProfile::bytes})
       sum.*part += s.*part;
   }
   sum.of_bound = profile.roofline.Seconds(sum.flops, sum.bytes) / sum.seconds;
@@ -160,7 +161,7 @@ void PrintProfile(const PackageProfile& profile) {
               profile.roofline.bytes_per_s * 1e-9, profile.core_to_core_s * 1e9);
   std::printf("the model takes %.3f ms; %zu steps, medians of %d runs\n", profile.model_s * 1e3, profile.steps.size(),
               profile.repeats);
-  std::printf("constants: %.1f MiB, %s\n", sum.constant_bytes / (1 << 20),
+  std::printf("constants: %.1f MiB, %s\n", profile.constant_bytes / (1 << 20),
               profile.constants_from_memory ? "which come from memory in each run" : "which the caches keep");
   std::printf("%9s %6s %9s %9s %9s %9s %8s %7s %9s  %s\n", "ms", "share", "warm", "memory", "threads", "rest",
               "GFLOP/s", "GB/s", "roofline", "step");
@@ -194,6 +195,7 @@ nlohmann::ordered_json ToJson(const PackageProfile& profile) {
           {"bandwidth_gbytes_per_s", profile.roofline.bytes_per_s * 1e-9},
           {"core_to_core_ns", profile.core_to_core_s * 1e9},
           {"model_ms", profile.model_s * 1e3},
+          {"constant_bytes", profile.constant_bytes},
           {"constants_from_memory", profile.constants_from_memory},
           {"repeats", profile.repeats},
           {"steps", std::move(steps)}};

@@ -123,7 +123,7 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   // Of the slowest thread, whom the others wait for.
   const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
   const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;
-  const double share = f.chunk_imbalance * (1 + late) / std::max(1, t.threads);
+  const double share = f.chunk_imbalance / std::max(1, t.threads);
   const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);
   const double reduction = std::max(1.0, f.reduction);
   const Rates rates = RatesOf(f.vector_lanes, t);
@@ -151,7 +151,7 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   cycles += f.prologue_ops / kPrologueOps;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);
-  const double compute_s = cycles / kHz * share;
+  const double compute_s = cycles / kHz * share * (1 + late);
   const double l2_s = f.l2_traffic / (kL2BytesPerCycle * kHz) * share;
   const double l3_s = f.l3_traffic / (kL3BytesPerCycle * kHz) * share;
   const double memory_s = (f.memory_traffic - f.kept) / kMemoryBytesPerSecond * share;

@@ -28,13 +28,35 @@ double Normal(Rng& rng) {
   return (static_cast<double>(sum) * 0x1p-16 - 2) * std::numbers::sqrt3;
 }
 
-Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
+double TermsOf(const Graph& g, const Node& node) {
+  std::vector<TensorType> inputs;
+  for (ValueId v : node.inputs) inputs.push_back(v == kNoValue ? TensorType{} : g.values[v].type);
+  return FindOp(node.op)->terms(node.attrs, inputs);
+}
+
+using Producers = std::vector<const Node*>;  // by value
+
+// How many products of integers an element of `v` is the sum of, as floats; 0 if it is no such sum.
+double TermsOfIntegers(const Graph& g, const Producers& producers, ValueId v) {
+  constexpr int kSteps = 4;  // casts, zero points, biases
+  for (int i = 0; i < kSteps && v != kNoValue && producers[v] != nullptr; ++i) {
+    const Node& node = *producers[v];
+    const bool of_floats = node.inputs[0] == kNoValue || IsFloat(g.values[node.inputs[0]].type.dtype);
+    if (FindOp(node.op)->terms) return of_floats ? 0 : TermsOf(g, node);
+    if (node.op != "cast" && of_floats) return 0;
+    v = node.inputs[0];
+  }
+  return 0;
+}
+
+Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, size_t operand) {
   const OpDef& op = *FindOp(node.op);
-  if (op.terms) {
-    std::vector<TensorType> inputs;
-    for (ValueId v : node.inputs) inputs.push_back(v == kNoValue ? TensorType{} : g.values[v].type);
-    // A convolution is mostly followed by an activation that halves its square.
-    return {0, std::sqrt((op.windows ? 2 : 1) / op.terms(node.attrs, inputs))};
+  // A convolution is mostly followed by an activation that halves its square.
+  if (op.terms) return {0, std::sqrt((op.windows ? 2 : 1) / TermsOf(g, node))};
+  // Scales make sums of integers numbers of 8 bits again: activations mostly below 64, of weights as they are drawn.
+  if (node.op == "mul" && operand < 2) {
+    const double terms = TermsOfIntegers(g, producers, node.inputs[1 - operand]);
+    if (terms > 0) return {1 / (64 * std::sqrt(terms)), 0.05 / (64 * std::sqrt(terms)), true};
   }
   switch (op.NumbersOf(operand)) {
     case Numbers::kFactor:
@@ -49,12 +71,15 @@ Draw HowToDraw(const Graph& g, const Node& node, size_t operand) {
   return {};
 }
 
-// Weights that were quantised: all numbers of 8 bits alike, whatever they are held in.
+// Weights that were quantised, the largest of them to the last number: those of 8 bits alike, whatever they are held
+// in.
 NDArray DrawIntegers(const TensorType& type, Rng rng) {
   const double least = std::max(Lowest(type.dtype), Lowest(DType::kI8));
   const double most = std::min(Largest(type.dtype), Largest(IsUnsigned(type.dtype) ? DType::kU8 : DType::kI8));
+  const double middle = std::ceil((least + most) / 2), deviation = (most - least + 1) / 8;
   NDArray data(type.dtype, type.shape);
-  for (int64_t i = 0; i < data.size(); ++i) data.Set(i, std::floor(least + (most - least + 1) * rng.Uniform()));
+  for (int64_t i = 0; i < data.size(); ++i)
+    data.Set(i, std::clamp(std::round(middle + deviation * Normal(rng)), least, most));
   return data;
 }
 
@@ -81,9 +106,11 @@ NDArray DrawArray(const TensorType& type, const Draw& draw, Rng rng) {
 
 void FillConstants(Graph& g, uint64_t seed) {
   std::vector<Draw> draws(g.values.size());
+  Producers producers(g.values.size(), nullptr);
+  for (const Node& node : g.nodes) producers[node.output] = &node;
   for (const Node& node : g.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != kNoValue) draws[node.inputs[i]] = HowToDraw(g, node, i);
+      if (node.inputs[i] != kNoValue) draws[node.inputs[i]] = HowToDraw(g, producers, node, i);
     }
   }
   std::vector<size_t> open;

@@ -32,34 +32,61 @@ absl::Status PlaceTimed(WorkloadState& state) {
   return absl::OkStatus();
 }
 
-// Sums of floats are right up to a rounding, and next to a half a quantisation makes a whole step of that.
-bool QuantisesSums(const Workload& w) {
-  if (FindOp(w.calls[w.anchor].op)->types != OpTypes::kContracts || !IsFloat(w.calls[w.anchor].type.dtype))
-    return false;
+// Whether the value is whole numbers of floats, which are right or a whole step off.
+bool IsOfSteps(const Workload& w, int value) {
+  const int call = value - static_cast<int>(w.inputs.size());
+  if (call < 0) return false;
+  const OpDef& op = *FindOp(w.calls[call].op);
+  const bool keeps = op.name == "clip" || op.name == "relu" || op.move != Move::kNone;
+  return op.steps || (keeps && IsOfSteps(w, w.calls[call].args[0]));
+}
+
+// What the floats of a call may be off by, of the largest of them: sums by what their order makes, and what is
+// quantised by the roundings of the calls before it, some of which a kernel does at once.
+double MostOff(const Workload& w, int call) {
+  constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;
+  const Workload::Call& made = w.calls[call];
+  if (!IsFloat(made.type.dtype)) return 0;
+  if (call == w.anchor && FindOp(made.op)->types == OpTypes::kContracts) return kOfSums;
+  const int value = static_cast<int>(w.inputs.size()) + call;
+  const bool quantised = std::ranges::any_of(w.calls, [&](const Workload::Call& other) {
+    return !other.args.empty() && other.args[0] == value && IsQuantisation(other.op, made.type, other.type);
+  });
+  return quantised && !IsOfSteps(w, value) ? kOfRoundings : 0;
+}
+
+// Whether an element of the output may be a whole step off, as next to a half a quantisation makes one of a rounding.
+bool MayBeAStepOff(const Workload& w) {
+  const int first = static_cast<int>(w.inputs.size()) + w.anchor;
   return std::any_of(w.calls.begin() + w.anchor, w.calls.end(), [&](const Workload::Call& call) {
-    return !call.args.empty() && call.args[0] >= 0 && IsQuantisation(call.op, w.TypeOf(call.args[0]), call.type);
+    return !call.args.empty() && call.args[0] >= first && IsQuantisation(call.op, w.TypeOf(call.args[0]), call.type);
   });
 }
 
-NDArray Copied(const NDArray& a) {
-  NDArray copy(a.dtype(), a.shape());
-  if (a.bytes() > 0) std::memcpy(copy.MutableData(), a.data(), static_cast<size_t>(a.bytes()));
-  return copy;
+NDArray Shifted(const NDArray& a, double share) {
+  double largest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a.At(i)));
+  NDArray shifted = a.Clone();
+  for (int64_t i = 0; share != 0 && i < a.size(); ++i) shifted.Set(i, a.At(i) + share * largest);
+  return shifted;
 }
 
-// What comes of sums that are off by as much as they may be, either way.
-absl::Status AddRange(WorkloadState& state, std::span<const NDArray> inputs) {
-  constexpr double kMostOff = 1e-3;  // of the largest sum
+// What comes of floats that are off by as much as they may be, either way. `values`: the inputs, and the results of the
+// calls up to the anchor.
+absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values) {
   const Workload& w = state.workload;
-  state.least = Copied(state.reference), state.most = Copied(state.reference);
-  for (double sign : {-1.0, 1.0}) {
-    const auto shift = [&](int call, NDArray& sums) {
-      if (call != w.anchor) return;
-      double largest = 0;
-      for (int64_t i = 0; i < sums.size(); ++i) largest = std::max(largest, std::abs(sums.At(i)));
-      for (int64_t i = 0; i < sums.size(); ++i) sums.Set(i, sums.At(i) + sign * kMostOff * largest);
-    };
-    TEMPER_ASSIGN_OR_RETURN(const NDArray logical, RunReference(w, inputs, shift));
+  Workload behind;  // the anchor, of the same values
+  behind.inputs = w.inputs;
+  for (int call = 0; call <= w.anchor; ++call) behind.inputs.push_back({w.calls[call].type});
+  behind.calls.assign(w.calls.begin() + w.anchor + 1, w.calls.end());
+  const NDArray result = values.back();
+  state.least = state.reference.Clone(), state.most = state.reference.Clone();
+  for (const double sign : {-1.0, 1.0}) {
+    values.back() = Shifted(result, sign * MostOff(w, w.anchor));
+    TEMPER_ASSIGN_OR_RETURN(const NDArray logical, RunReference(behind, values, [&](int call, NDArray& made) {
+                              const double off = MostOff(w, w.anchor + 1 + call);
+                              if (off != 0) made = Shifted(made, sign * off);
+                            }));
     const NDArray shifted = ToPhysical(logical, w.output().perm);
     for (int64_t i = 0; i < shifted.size(); ++i) {
       state.least.Set(i, std::min(state.least.At(i), shifted.At(i)));
@@ -107,9 +134,13 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device,
   state->device = &device;
   state->workload = w;
   std::vector<NDArray> logical = MakeInputs(w, seed);
-  TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical));
+  std::vector<NDArray> values = logical;
+  TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical, [&](int call, NDArray& result) {
+                            if (call <= w.anchor) values.push_back(result);
+                          }));
   state->reference = ToPhysical(reference, w.output().perm);
-  if (QuantisesSums(w)) TEMPER_RETURN_IF_ERROR(AddRange(*state, logical));
+  if (MayBeAStepOff(w)) TEMPER_RETURN_IF_ERROR(AddRange(*state, values));
+  values.clear();
   for (size_t i = 0; i < logical.size(); ++i) {
     NDArray& input = state->inputs.emplace_back(ToPhysical(logical[i], w.inputs[i].type.perm));
     logical[i] = NDArray();

@@ -70,5 +70,32 @@ TEST(FillConstants, ActivationsKeepTheirScaleThroughEveryOperator) {
   }
 }
 
+// A layer that dequantises, multiplies and quantises: steps of 8 bits, few of which are at an end of their range.
+TEST(FillConstants, SumsOfIntegersBecomeNumbersOfEightBitsAgain) {
+  for (const int64_t channels : {16, 256}) {
+    Builder b;
+    const ValueId x = b.Input({1, channels, 12, 12}, DType::kI16);
+    const auto open = [&](DType dtype, Shape shape) {
+      return b.g.AddValue({"w", {dtype, std::move(shape), {}}, {}, true});
+    };
+    Attrs whole, floats;
+    whole.Set("result", std::string("i32"));
+    floats.Set("to", std::string("f32"));
+    ValueId v = b.Call("conv2d", {x, open(DType::kI16, {channels, channels, 3, 3})}, whole);
+    v = b.Call(
+        "sub",
+        {v, b.g.AddValue({"zero", {DType::kI32, {channels, 1, 1}, {}}, NDArray(DType::kI32, {channels, 1, 1}), true})});
+    b.Output(b.Call("mul", {open(DType::kF32, {channels, 1, 1}), b.Call("cast", {v}, floats)}));
+    FillConstants(b.g, 7);
+    Rng rng(1);
+    NDArray image(DType::kI16, {1, channels, 12, 12});
+    for (int64_t i = 0; i < image.size(); ++i) image.Set(i, static_cast<double>(rng.Below(128)));
+    const absl::StatusOr<std::vector<NDArray>> y = RunReference(b.g, std::vector<NDArray>{image});
+    ASSERT_TRUE(y.ok()) << y.status();
+    EXPECT_GT(Deviation((*y)[0]), 16) << channels;
+    EXPECT_LT(Deviation((*y)[0]), 64) << channels;
+  }
+}
+
 }  // namespace
 }  // namespace temper

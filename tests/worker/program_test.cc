@@ -240,15 +240,13 @@ TEST_F(ProgramTest, AnAnswerThatAnotherLeftIsNotItsOwn) {
   EXPECT_TRUE(absl::IsDataLoss(idle->CheckAfterwards()));
 }
 
-TEST_F(ProgramTest, NextToAHalfAQuantisedSumMayFallEitherWay) {
-  const Workload w = ParseWorkload(
-                         "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; round(2) -> f32[37,70]; "
-                         "cast(3; to='i8') -> i8[37,70]; anchor=0")
-                         .value();
+// Where call `sum` of the workload has results that are quantised next.
+void NextToAHalfItMayFallEitherWay(Device& device, const char* text, int sum) {
+  const Workload w = ParseWorkload(text).value();
   constexpr uint64_t kSeed = 3;
   NDArray sums;
   ASSERT_TRUE(RunReference(w, MakeInputs(w, kSeed), [&](int call, NDArray& result) {
-                if (call == 0) sums = result;
+                if (call == sum) sums = result;
               }).ok());
   const auto from_half = [&](int64_t i) { return std::abs(sums.At(i) - std::floor(sums.At(i)) - 0.5); };
   int64_t near = 0, far = 0;
@@ -256,10 +254,10 @@ TEST_F(ProgramTest, NextToAHalfAQuantisedSumMayFallEitherWay) {
     if (from_half(i) < from_half(near)) near = i;
     if (from_half(i) > from_half(far)) far = i;
   }
-  const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device_, w, kSeed).value();
+  const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device, w, kSeed).value();
   const auto with_another_step_at = [&](int64_t i, double step) {
-    NDArray got(DType::kI8, state->reference.shape());
-    for (int64_t k = 0; k < got.size(); ++k) got.Set(k, state->reference.At(k) + (k == i ? step : 0));
+    NDArray got = state->reference.Clone();
+    got.Set(i, got.At(i) + step);
     EXPECT_TRUE(state->output->Write(0, got.data()).ok());
     return state->CheckAnswer(*state->output, 0, 0);
   };
@@ -270,6 +268,30 @@ TEST_F(ProgramTest, NextToAHalfAQuantisedSumMayFallEitherWay) {
   EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(near, 2 * up)));
   EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(far, 1)));
   EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(far, -1)));
+}
+
+TEST_F(ProgramTest, NextToAHalfAQuantisedSumMayFallEitherWay) {
+  NextToAHalfItMayFallEitherWay(device_,
+                                "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; round(2) -> f32[37,70]; "
+                                "cast(3; to='i8') -> i8[37,70]; anchor=0",
+                                0);
+}
+
+TEST_F(ProgramTest, NextToAHalfWhatIsMadeOfAWholeSumMayFallEitherWay) {
+  NextToAHalfItMayFallEitherWay(
+      device_,
+      "(i16[300,50], const i16[50,700], const f32[700], f32[300,700]) matmul(0,1; result='i32') -> i32[300,700]; "
+      "cast(4; to='f32') -> f32[300,700]; mul(5,2) -> f32[300,700]; add(6,3) -> f32[300,700]; "
+      "round(7) -> f32[300,700]; cast(8; to='i16') -> i16[300,700]; anchor=0",
+      3);
+}
+
+TEST_F(ProgramTest, NextToAHalfWhatCallsMakeMayFallEitherWay) {
+  NextToAHalfItMayFallEitherWay(
+      device_,
+      "(f32[300,700], f32[700], f32[300,700]) mul(0,1) -> f32[300,700]; add(3,2) -> f32[300,700]; "
+      "round(4) -> f32[300,700]; anchor=0",
+      1);
 }
 
 TEST_F(ProgramTest, ConstantsRotateAndNobodyMeetsWhatAnotherJustRead) {

@@ -16,8 +16,8 @@ absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance 
 bool IsBetween(const void* got, const NDArray& least, const NDArray& most, double tolerance = 0);
 // Of a whole model's output, against another package's. A rounding on the way moves a whole number from time to time:
 // the place of the largest of two floats that are nearly equal. So of integers and booleans one in a thousand may be
-// off; floats are as in CheckOutput. Where the model `quantises`, floats are whole numbers of steps as well, and drawn
-// weights drive many of them to either end of their range: one in a hundred may be off.
+// off; floats are as in CheckOutput. Where the model `quantises`, floats are whole numbers of steps as well, and a
+// step on the way may move some of them by many: one in a hundred may be off.
 absl::Status CheckModelOutput(const void* got, const NDArray& want, double tolerance = 0, bool quantises = false);
 
 }  // namespace temper::worker

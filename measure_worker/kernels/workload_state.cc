@@ -41,31 +41,41 @@ bool IsOfSteps(const Workload& w, int value) {
   return op.steps || (keeps && IsOfSteps(w, w.calls[call].args[0]));
 }
 
-// What the floats of a call may be off by, of the largest of them: sums by what their order makes, and what is
-// quantised by the roundings of the calls before it, some of which a kernel does at once.
+// Whether a call makes whole numbers, integers or truth values of the floats of `value`: a small change of them may be
+// a whole step of what it makes.
+bool MakesStepsOf(const Workload& w, const Workload::Call& call, int value) {
+  return IsFloat(w.TypeOf(value).dtype) && (!IsFloat(call.type.dtype) || FindOp(call.op)->steps) &&
+         std::ranges::find(call.args, value) != call.args.end();
+}
+
+// What the floats of a call may be off by, of the largest of them: sums by what their order makes, and what steps are
+// made of by the roundings of the calls before it, some of which a kernel does at once.
 double MostOff(const Workload& w, int call) {
   constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;
   const Workload::Call& made = w.calls[call];
   if (!IsFloat(made.type.dtype)) return 0;
   if (call == w.anchor && FindOp(made.op)->types == OpTypes::kContracts) return kOfSums;
   const int value = static_cast<int>(w.inputs.size()) + call;
-  const bool quantised = std::ranges::any_of(w.calls, [&](const Workload::Call& other) {
-    return !other.args.empty() && other.args[0] == value && IsQuantisation(other.op, made.type, other.type);
-  });
-  return quantised && !IsOfSteps(w, value) ? kOfRoundings : 0;
+  const bool read = std::ranges::any_of(w.calls, [&](const Workload::Call& c) { return MakesStepsOf(w, c, value); });
+  return read && !IsOfSteps(w, value) ? kOfRoundings : 0;
 }
 
-// Whether an element of the output may be a whole step off, as next to a half a quantisation makes one of a rounding.
+// Whether an element of the output may be a whole step off.
 bool MayBeAStepOff(const Workload& w) {
-  const int first = static_cast<int>(w.inputs.size()) + w.anchor;
-  return std::any_of(w.calls.begin() + w.anchor, w.calls.end(), [&](const Workload::Call& call) {
-    return !call.args.empty() && call.args[0] >= first && IsQuantisation(call.op, w.TypeOf(call.args[0]), call.type);
-  });
+  const int inputs = static_cast<int>(w.inputs.size()), calls = static_cast<int>(w.calls.size());
+  for (int call = w.anchor; call < calls; ++call) {
+    for (int reader = call + 1; reader < calls; ++reader) {
+      if (MakesStepsOf(w, w.calls[reader], inputs + call)) return true;
+    }
+  }
+  return false;
 }
 
 NDArray Shifted(const NDArray& a, double share) {
   double largest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a.At(i)));
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
+  }
   NDArray shifted = a.Clone();
   for (int64_t i = 0; share != 0 && i < a.size(); ++i) shifted.Set(i, a.At(i) + share * largest);
   return shifted;
@@ -139,7 +149,7 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device,
                             if (call <= w.anchor) values.push_back(result);
                           }));
   state->reference = ToPhysical(reference, w.output().perm);
-  if (MayBeAStepOff(w)) TEMPER_RETURN_IF_ERROR(AddRange(*state, values));
+  if (MayBeAStepOff(w)) TEMPER_RETURN_IF_ERROR(AddRange(*state, std::move(values)));
   values.clear();
   for (size_t i = 0; i < logical.size(); ++i) {
     NDArray& input = state->inputs.emplace_back(ToPhysical(logical[i], w.inputs[i].type.perm));

@@ -17,7 +17,7 @@ struct WorkloadState {
   Workload workload;
   std::vector<NDArray> inputs;  // as drawn; large constants are only in `operands`, read-only, for all uses
   NDArray reference;
-  // Where floats are quantised: what the least and the greatest element may be. Empty elsewhere.
+  // Where floats become steps: what the least and the greatest element may be. Empty elsewhere.
   NDArray least, most;
   // The inputs again, where the kernels are checked: they do not leave them unseen.
   std::vector<std::unique_ptr<Block>> operands;

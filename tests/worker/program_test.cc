@@ -240,19 +240,20 @@ TEST_F(ProgramTest, AnAnswerThatAnotherLeftIsNotItsOwn) {
   EXPECT_TRUE(absl::IsDataLoss(idle->CheckAfterwards()));
 }
 
-// Where call `sum` of the workload has results that are quantised next.
-void NextToAHalfItMayFallEitherWay(Device& device, const char* text, int sum) {
+// Steps are made of the results of call `sum`: another one at each whole number and `edge`.
+void NextToAnEdgeItMayFallEitherWay(Device& device, const char* text, int sum, double edge) {
   const Workload w = ParseWorkload(text).value();
   constexpr uint64_t kSeed = 3;
   NDArray sums;
   ASSERT_TRUE(RunReference(w, MakeInputs(w, kSeed), [&](int call, NDArray& result) {
                 if (call == sum) sums = result;
               }).ok());
-  const auto from_half = [&](int64_t i) { return std::abs(sums.At(i) - std::floor(sums.At(i)) - 0.5); };
+  const auto to_edge = [&](int64_t i) { return std::round(sums.At(i) - edge) + edge - sums.At(i); };
   int64_t near = 0, far = 0;
   for (int64_t i = 0; i < sums.size(); ++i) {
-    if (from_half(i) < from_half(near)) near = i;
-    if (from_half(i) > from_half(far)) far = i;
+    if (std::abs(to_edge(i)) > std::abs(to_edge(far))) far = i;
+    const bool at_zero = std::round(sums.At(i) - edge) + edge == 0;  // which cuts both ways
+    if (std::abs(to_edge(i)) < std::abs(to_edge(near)) && !at_zero) near = i;
   }
   const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device, w, kSeed).value();
   const auto with_another_step_at = [&](int64_t i, double step) {
@@ -261,7 +262,7 @@ void NextToAHalfItMayFallEitherWay(Device& device, const char* text, int sum) {
     EXPECT_TRUE(state->output->Write(0, got.data()).ok());
     return state->CheckAnswer(*state->output, 0, 0);
   };
-  const double up = sums.At(near) > state->reference.At(near) ? 1 : -1;
+  const double up = to_edge(near) > 0 ? 1 : -1;
   EXPECT_TRUE(with_another_step_at(near, 0).ok());
   EXPECT_TRUE(with_another_step_at(near, up).ok());
   EXPECT_TRUE(absl::IsDataLoss(with_another_step_at(near, -up)));
@@ -271,27 +272,56 @@ void NextToAHalfItMayFallEitherWay(Device& device, const char* text, int sum) {
 }
 
 TEST_F(ProgramTest, NextToAHalfAQuantisedSumMayFallEitherWay) {
-  NextToAHalfItMayFallEitherWay(device_,
-                                "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; round(2) -> f32[37,70]; "
-                                "cast(3; to='i8') -> i8[37,70]; anchor=0",
-                                0);
+  NextToAnEdgeItMayFallEitherWay(device_,
+                                 "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; round(2) -> f32[37,70]; "
+                                 "cast(3; to='i8') -> i8[37,70]; anchor=0",
+                                 0, 0.5);
+}
+
+TEST_F(ProgramTest, NextToAWholeNumberASumThatBecomesAnIntegerMayFallEitherWay) {
+  NextToAnEdgeItMayFallEitherWay(device_,
+                                 "(f32[37,50], const f32[50,70]) matmul(0,1) -> f32[37,70]; "
+                                 "cast(2; to='i64') -> i64[37,70]; anchor=0",
+                                 0, 0);
 }
 
 TEST_F(ProgramTest, NextToAHalfWhatIsMadeOfAWholeSumMayFallEitherWay) {
-  NextToAHalfItMayFallEitherWay(
+  NextToAnEdgeItMayFallEitherWay(
       device_,
       "(i16[300,50], const i16[50,700], const f32[700], f32[300,700]) matmul(0,1; result='i32') -> i32[300,700]; "
       "cast(4; to='f32') -> f32[300,700]; mul(5,2) -> f32[300,700]; add(6,3) -> f32[300,700]; "
       "round(7) -> f32[300,700]; cast(8; to='i16') -> i16[300,700]; anchor=0",
-      3);
+      3, 0.5);
 }
 
 TEST_F(ProgramTest, NextToAHalfWhatCallsMakeMayFallEitherWay) {
-  NextToAHalfItMayFallEitherWay(
+  NextToAnEdgeItMayFallEitherWay(
       device_,
       "(f32[300,700], f32[700], f32[300,700]) mul(0,1) -> f32[300,700]; add(3,2) -> f32[300,700]; "
       "round(4) -> f32[300,700]; anchor=0",
-      1);
+      1, 0.5);
+}
+
+TEST_F(ProgramTest, NextToABoundASumMayFallEitherWay) {
+  const Workload w = ParseWorkload(
+                         "(f32[37,50], const f32[50,70], f32[37,70]) matmul(0,1) -> f32[37,70]; "
+                         "greater(3,2) -> bool[37,70]; anchor=0")
+                         .value();
+  NDArray sums;
+  const std::vector<NDArray> inputs = MakeInputs(w, 3);
+  ASSERT_TRUE(RunReference(w, inputs, [&](int call, NDArray& result) {
+                if (call == 0) sums = result;
+              }).ok());
+  const auto off = [&](int64_t i) { return std::abs(sums.At(i) - inputs[2].At(i)); };
+  int64_t near = 0, far = 0;
+  for (int64_t i = 0; i < sums.size(); ++i) near = off(i) < off(near) ? i : near, far = off(i) > off(far) ? i : far;
+  const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device_, w, 3).value();
+  for (const int64_t i : {near, far}) {
+    NDArray got = state->reference.Clone();
+    got.Set(i, 1 - got.At(i));
+    ASSERT_TRUE(state->output->Write(0, got.data()).ok());
+    EXPECT_EQ(state->CheckAnswer(*state->output, 0, 0).ok(), i == near);
+  }
 }
 
 TEST_F(ProgramTest, ConstantsRotateAndNobodyMeetsWhatAnotherJustRead) {

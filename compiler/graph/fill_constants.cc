@@ -39,12 +39,11 @@ using Producers = std::vector<const Node*>;  // by value
 // How many products of integers an element of `v` is the sum of, as floats; 0 if it is no such sum.
 double TermsOfIntegers(const Graph& g, const Producers& producers, ValueId v) {
   constexpr int kSteps = 4;  // casts, zero points, biases
-  for (int i = 0; i < kSteps && v != kNoValue && producers[v] != nullptr; ++i) {
+  for (int i = 0; i < kSteps && producers[v] != nullptr; ++i) {
     const Node& node = *producers[v];
-    const bool of_floats = node.inputs[0] == kNoValue || IsFloat(g.values[node.inputs[0]].type.dtype);
-    if (FindOp(node.op)->terms) return of_floats ? 0 : TermsOf(g, node);
-    if (node.op != "cast" && of_floats) return 0;
-    v = node.inputs[0];
+    v = node.inputs.empty() ? kNoValue : node.inputs[0];
+    if (v == kNoValue || IsFloat(g.values[v].type.dtype)) return 0;
+    if (FindOp(node.op)->terms) return TermsOf(g, node);
   }
   return 0;
 }
@@ -54,8 +53,9 @@ Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, siz
   // A convolution is mostly followed by an activation that halves its square.
   if (op.terms) return {0, std::sqrt((op.windows ? 2 : 1) / TermsOf(g, node))};
   // Scales make sums of integers numbers of 8 bits again: activations mostly below 64, of weights as they are drawn.
-  if (node.op == "mul" && operand < 2) {
-    const double terms = TermsOfIntegers(g, producers, node.inputs[1 - operand]);
+  if (operand < 2 && op.NumbersOf(operand) == Numbers::kFactor && op.NumbersOf(1 - operand) == Numbers::kFactor) {
+    const ValueId other = node.inputs[1 - operand];
+    const double terms = other == kNoValue ? 0 : TermsOfIntegers(g, producers, other);
     if (terms > 0) return {1 / (64 * std::sqrt(terms)), 0.05 / (64 * std::sqrt(terms)), true};
   }
   switch (op.NumbersOf(operand)) {

@@ -32,32 +32,11 @@ absl::Status PlaceTimed(WorkloadState& state) {
   return absl::OkStatus();
 }
 
-// Whether the value is whole numbers of floats, which are right or a whole step off.
-bool IsOfSteps(const Workload& w, int value) {
-  const int call = value - static_cast<int>(w.inputs.size());
-  if (call < 0) return false;
-  const OpDef& op = *FindOp(w.calls[call].op);
-  const bool keeps = op.name == "clip" || op.name == "relu" || op.move != Move::kNone;
-  return op.steps || (keeps && IsOfSteps(w, w.calls[call].args[0]));
-}
-
 // Whether a call makes whole numbers, integers or truth values of the floats of `value`: a small change of them may be
 // a whole step of what it makes.
 bool MakesStepsOf(const Workload& w, const Workload::Call& call, int value) {
   return IsFloat(w.TypeOf(value).dtype) && (!IsFloat(call.type.dtype) || FindOp(call.op)->steps) &&
          std::ranges::find(call.args, value) != call.args.end();
-}
-
-// What the floats of a call may be off by, of the largest of them: sums by what their order makes, and what steps are
-// made of by the roundings of the calls before it, some of which a kernel does at once.
-double MostOff(const Workload& w, int call) {
-  constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;
-  const Workload::Call& made = w.calls[call];
-  if (!IsFloat(made.type.dtype)) return 0;
-  if (call == w.anchor && FindOp(made.op)->types == OpTypes::kContracts) return kOfSums;
-  const int value = static_cast<int>(w.inputs.size()) + call;
-  const bool read = std::ranges::any_of(w.calls, [&](const Workload::Call& c) { return MakesStepsOf(w, c, value); });
-  return read && !IsOfSteps(w, value) ? kOfRoundings : 0;
 }
 
 // Whether an element of the output may be a whole step off.
@@ -71,13 +50,33 @@ bool MayBeAStepOff(const Workload& w) {
   return false;
 }
 
+// Whole numbers are as they should be, or a whole step off.
+bool AreWhole(const NDArray& a) {
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (a.At(i) != std::floor(a.At(i))) return false;
+  }
+  return true;
+}
+
+// What the floats that a call has made may be off by, of the largest of them: sums by what their order makes, and what
+// steps are made of by the roundings of the calls before it, some of which a kernel does at once.
+double MostOff(const Workload& w, int call, const NDArray& made) {
+  constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;
+  if (!IsFloat(made.dtype())) return 0;
+  if (call == w.anchor && FindOp(w.calls[call].op)->types == OpTypes::kContracts) return kOfSums;
+  const int value = static_cast<int>(w.inputs.size()) + call;
+  const bool read = std::ranges::any_of(w.calls, [&](const Workload::Call& c) { return MakesStepsOf(w, c, value); });
+  return read && !AreWhole(made) ? kOfRoundings : 0;
+}
+
 NDArray Shifted(const NDArray& a, double share) {
+  if (share == 0) return a;
   double largest = 0;
   for (int64_t i = 0; i < a.size(); ++i) {
     if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
   }
   NDArray shifted = a.Clone();
-  for (int64_t i = 0; share != 0 && i < a.size(); ++i) shifted.Set(i, a.At(i) + share * largest);
+  for (int64_t i = 0; i < a.size(); ++i) shifted.Set(i, a.At(i) + share * largest);
   return shifted;
 }
 
@@ -92,10 +91,9 @@ absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values) {
   const NDArray result = values.back();
   state.least = state.reference.Clone(), state.most = state.reference.Clone();
   for (const double sign : {-1.0, 1.0}) {
-    values.back() = Shifted(result, sign * MostOff(w, w.anchor));
+    values.back() = Shifted(result, sign * MostOff(w, w.anchor, result));
     TEMPER_ASSIGN_OR_RETURN(const NDArray logical, RunReference(behind, values, [&](int call, NDArray& made) {
-                              const double off = MostOff(w, w.anchor + 1 + call);
-                              if (off != 0) made = Shifted(made, sign * off);
+                              made = Shifted(made, sign * MostOff(w, w.anchor + 1 + call, made));
                             }));
     const NDArray shifted = ToPhysical(logical, w.output().perm);
     for (int64_t i = 0; i < shifted.size(); ++i) {

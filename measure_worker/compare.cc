@@ -93,10 +93,16 @@ absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance)
 bool IsBetween(const void* got, const NDArray& least, const NDArray& most, double tolerance) {
   const NDArray a = Copy(got, least);
   double largest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) largest = std::max({largest, std::abs(least.At(i)), std::abs(most.At(i))});
+  for (int64_t i = 0; i < a.size(); ++i) {
+    for (const double x : {least.At(i), most.At(i)})
+      largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
+  }
   const double slack = IsFloat(a.dtype()) ? largest * std::max(ErrorBound(a.dtype()), tolerance) : 0;
   bool between = true;
-  for (int64_t i = 0; i < a.size(); ++i) between &= a.At(i) >= least.At(i) - slack && a.At(i) <= most.At(i) + slack;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    const double x = a.At(i), low = least.At(i), high = most.At(i);
+    between &= (std::isnan(x) && (std::isnan(low) || std::isnan(high))) || (x >= low - slack && x <= high + slack);
+  }
   return between;
 }
 

@@ -123,7 +123,8 @@ absl::StatusOr<PackageProfile> ProfilePackage(LoadedPackage& package, const nloh
     return absl::InvalidArgumentError("the package's manifest.json is not that of its model.so");
   profile.model_s = Median(samples.model);
   profile.repeats = static_cast<int>(samples.model.size());
-  profile.constant_bytes = manifest.value("weight_bytes", 0.0);
+  for (const StepProfile& step : profile.steps) profile.constant_bytes += step.constant_bytes;
+  profile.constant_bytes = std::min(profile.constant_bytes, manifest.value("weight_bytes", 0.0));
   profile.constants_from_memory =
       profile.constant_bytes + manifest.value("arena_bytes", 0.0) > static_cast<double>(cpu->l3_bytes);
   for (size_t i = 0; i < profile.steps.size(); ++i)

@@ -34,7 +34,7 @@ struct PackageProfile {
   double core_to_core_s = 0;           // after the runs; MeasureCoreToCore's
   std::vector<StepProfile> steps;      // longest first
   double model_s = 0;                  // a run that nothing is timed in; the median
-  double constant_bytes = 0;           // of weights.bin; steps may share them
+  double constant_bytes = 0;           // of weights.bin, at most; steps may share them
   bool constants_from_memory = false;  // whether L3 is smaller than what a run touches
   int repeats = 0;
 };

@@ -41,9 +41,12 @@ double TermsOfIntegers(const Graph& g, const Producers& producers, ValueId v) {
   constexpr int kSteps = 4;  // casts, zero points, biases
   for (int i = 0; i < kSteps && producers[v] != nullptr; ++i) {
     const Node& node = *producers[v];
-    v = node.inputs.empty() ? kNoValue : node.inputs[0];
-    if (v == kNoValue || IsFloat(g.values[v].type.dtype)) return 0;
-    if (FindOp(node.op)->terms) return TermsOf(g, node);
+    const bool contracts = FindOp(node.op)->terms != nullptr;
+    const auto next = std::ranges::find_if(
+        node.inputs, [&](ValueId input) { return input != kNoValue && (contracts || producers[input] != nullptr); });
+    if (next == node.inputs.end() || IsFloat(g.values[*next].type.dtype)) return 0;
+    if (contracts) return TermsOf(g, node);
+    v = *next;
   }
   return 0;
 }
@@ -76,7 +79,7 @@ Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, siz
 NDArray DrawIntegers(const TensorType& type, Rng rng) {
   const double least = std::max(Lowest(type.dtype), Lowest(DType::kI8));
   const double most = std::min(Largest(type.dtype), Largest(IsUnsigned(type.dtype) ? DType::kU8 : DType::kI8));
-  const double middle = std::ceil((least + most) / 2), deviation = (most - least + 1) / 8;
+  const double middle = std::ceil((least + most) / 2), deviation = (most - least + 1) / 6;
   NDArray data(type.dtype, type.shape);
   for (int64_t i = 0; i < data.size(); ++i)
     data.Set(i, std::clamp(std::round(middle + deviation * Normal(rng)), least, most));

@@ -39,61 +39,64 @@ bool MakesStepsOf(const Workload& w, const Workload::Call& call, int value) {
          std::ranges::find(call.args, value) != call.args.end();
 }
 
-// Whether an element of the output may be a whole step off.
-bool MayBeAStepOff(const Workload& w) {
-  const int inputs = static_cast<int>(w.inputs.size()), calls = static_cast<int>(w.calls.size());
-  for (int call = w.anchor; call < calls; ++call) {
-    for (int reader = call + 1; reader < calls; ++reader) {
-      if (MakesStepsOf(w, w.calls[reader], inputs + call)) return true;
-    }
-  }
-  return false;
-}
-
-// Whole numbers are as they should be, or a whole step off.
-bool AreWhole(const NDArray& a) {
-  for (int64_t i = 0; i < a.size(); ++i) {
-    if (a.At(i) != std::floor(a.At(i))) return false;
-  }
-  return true;
-}
-
-// What the floats that a call has made may be off by, of the largest of them: sums by what their order makes, and what
-// steps are made of by the roundings of the calls before it, some of which a kernel does at once.
-double MostOff(const Workload& w, int call, const NDArray& made) {
-  constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;
-  if (!IsFloat(made.dtype())) return 0;
-  if (call == w.anchor && FindOp(w.calls[call].op)->types == OpTypes::kContracts) return kOfSums;
+// Whether steps are made of the call's result.
+bool BecomesSteps(const Workload& w, int call) {
   const int value = static_cast<int>(w.inputs.size()) + call;
-  const bool read = std::ranges::any_of(w.calls, [&](const Workload::Call& c) { return MakesStepsOf(w, c, value); });
-  return read && !AreWhole(made) ? kOfRoundings : 0;
+  return std::ranges::any_of(w.calls, [&](const Workload::Call& c) { return MakesStepsOf(w, c, value); });
 }
 
-NDArray Shifted(const NDArray& a, double share) {
-  if (share == 0) return a;
-  double largest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
+bool MakesStepsBehindAnchor(const Workload& w) {
+  bool makes = false;
+  for (int call = w.anchor; call < static_cast<int>(w.calls.size()); ++call) makes |= BecomesSteps(w, call);
+  return makes;
+}
+
+// The first call whose result may be off by what makes a step of it; -1 if no element can be a step off.
+int FirstOff(const Workload& w) {
+  for (int call = 0; call < w.anchor; ++call) {
+    if (BecomesSteps(w, call)) return call;
   }
-  NDArray shifted = a.Clone();
-  for (int64_t i = 0; i < a.size(); ++i) shifted.Set(i, a.At(i) + share * largest);
+  return MakesStepsBehindAnchor(w) ? w.anchor : -1;
+}
+
+bool IsSum(const OpDef& op) { return op.terms != nullptr || op.pattern == OpPattern::kReduction; }
+
+// `made` by the call, with what it may be off by added, or taken away. Sums are off by what their order makes, and what
+// becomes a step by the roundings of the calls before it, some of which a kernel does at once. Whole numbers of those
+// are exact: they were cut to a bound, or are steps already.
+NDArray Shifted(const Workload& w, int call, const NDArray& made, double sign) {
+  constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;  // of the largest
+  if (!IsFloat(made.dtype())) return made;
+  const bool sums = call == w.anchor && IsSum(*FindOp(w.calls[call].op)) && MakesStepsBehindAnchor(w);
+  if (!sums && !BecomesSteps(w, call)) return made;
+  const double of_type = Info(made.dtype()).bits == 16 ? ErrorBound(made.dtype()) : 0;
+  double largest = 0;
+  for (int64_t i = 0; i < made.size(); ++i) {
+    if (std::isfinite(made.At(i))) largest = std::max(largest, std::abs(made.At(i)));
+  }
+  const double off = sign * largest * std::max(of_type, sums ? kOfSums : kOfRoundings);
+  NDArray shifted = made.Clone();
+  for (int64_t i = 0; i < made.size(); ++i) {
+    const double x = made.At(i);
+    if (sums || x != std::floor(x)) shifted.Set(i, x + off);
+  }
   return shifted;
 }
 
 // What comes of floats that are off by as much as they may be, either way. `values`: the inputs, and the results of the
-// calls up to the anchor.
-absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values) {
+// calls up to `first`, the first that is off.
+absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values, int first) {
   const Workload& w = state.workload;
-  Workload behind;  // the anchor, of the same values
+  Workload behind;  // the first call, of the same values
   behind.inputs = w.inputs;
-  for (int call = 0; call <= w.anchor; ++call) behind.inputs.push_back({w.calls[call].type});
-  behind.calls.assign(w.calls.begin() + w.anchor + 1, w.calls.end());
+  for (int call = 0; call <= first; ++call) behind.inputs.push_back({w.calls[call].type});
+  behind.calls.assign(w.calls.begin() + first + 1, w.calls.end());
   const NDArray result = values.back();
   state.least = state.reference.Clone(), state.most = state.reference.Clone();
   for (const double sign : {-1.0, 1.0}) {
-    values.back() = Shifted(result, sign * MostOff(w, w.anchor, result));
+    values.back() = Shifted(w, first, result, sign);
     TEMPER_ASSIGN_OR_RETURN(const NDArray logical, RunReference(behind, values, [&](int call, NDArray& made) {
-                              made = Shifted(made, sign * MostOff(w, w.anchor + 1 + call, made));
+                              made = Shifted(w, first + 1 + call, made, sign);
                             }));
     const NDArray shifted = ToPhysical(logical, w.output().perm);
     for (int64_t i = 0; i < shifted.size(); ++i) {
@@ -143,11 +146,12 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device,
   state->workload = w;
   std::vector<NDArray> logical = MakeInputs(w, seed);
   std::vector<NDArray> values = logical;
+  const int first_off = FirstOff(w);
   TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical, [&](int call, NDArray& result) {
-                            if (call <= w.anchor) values.push_back(result);
+                            if (call <= first_off) values.push_back(result);
                           }));
   state->reference = ToPhysical(reference, w.output().perm);
-  if (MayBeAStepOff(w)) TEMPER_RETURN_IF_ERROR(AddRange(*state, std::move(values)));
+  if (first_off >= 0) TEMPER_RETURN_IF_ERROR(AddRange(*state, std::move(values), first_off));
   values.clear();
   for (size_t i = 0; i < logical.size(); ++i) {
     NDArray& input = state->inputs.emplace_back(ToPhysical(logical[i], w.inputs[i].type.perm));

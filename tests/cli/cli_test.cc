@@ -88,6 +88,7 @@ TEST_F(CliTest, CompilesAndTimesAModel) {
     whats.insert(step["what"]);
   }
   EXPECT_EQ(constants, manifest["weight_bytes"]) << "each constant has one reader here";
+  EXPECT_EQ(profile["constant_bytes"], manifest["weight_bytes"]);
   EXPECT_TRUE(whats.contains("matmul 1x288 * 288x10 -> 1x10")) << profile.dump();
   // What a manifest says is checked before it is used.
   for (const char* field : {"model", "target", "tuned", "weight_bytes", "arena_bytes", "prefix"}) {

@@ -70,7 +70,7 @@ TEST(FillConstants, ActivationsKeepTheirScaleThroughEveryOperator) {
   }
 }
 
-// A layer that dequantises, multiplies and quantises: steps of 8 bits, few of which are at an end of their range.
+// A layer that dequantises, multiplies and quantises: steps of 8 bits, which spread over their range.
 TEST(FillConstants, SumsOfIntegersBecomeNumbersOfEightBitsAgain) {
   for (const int64_t channels : {16, 256}) {
     Builder b;

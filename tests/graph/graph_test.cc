@@ -246,7 +246,7 @@ TEST(FillConstantsTest, IsSeededAndKeepsActivationsInRange) {
 TEST(FillConstantsTest, IntegersAreNumbersOfEightBitsAroundTheMiddle) {
   Builder b;
   for (DType dtype : {DType::kI8, DType::kI16, DType::kU8, DType::kU16})
-    b.g.outputs.push_back(b.Constant(NDArray(dtype, {10000})));
+    b.g.outputs.push_back(b.Constant(NDArray(dtype, {100000})));
   absl::StatusOr<Graph> g = GraphFromJson(ToJson(b.g));
   ASSERT_TRUE(g.ok()) << g.status();
   FillConstants(*g, 1);
@@ -258,11 +258,9 @@ TEST(FillConstantsTest, IntegersAreNumbersOfEightBitsAroundTheMiddle) {
       sum += data.At(i);
     }
     const double middle = k < 2 ? 0 : 128;
-    EXPECT_GE(least, middle - 128);
-    EXPECT_LT(least, middle - 80);
-    EXPECT_LE(most, middle + 127);
-    EXPECT_GT(most, middle + 80);
-    EXPECT_NEAR(sum / 10000, middle, 2);
+    EXPECT_EQ(least, middle - 128);
+    EXPECT_EQ(most, middle + 127);
+    EXPECT_NEAR(sum / 100000, middle, 1);
   }
 }
 

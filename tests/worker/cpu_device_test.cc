@@ -238,6 +238,19 @@ TEST(CheckOutput, AgreesWithTheSlowMeasureAndNamesTheElement) {
   }
 }
 
+TEST(IsBetween, WhatIsNotFiniteAllowsNothingElse) {
+  for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    NDArray bound(DType::kF32, {2});
+    bound.Set(0, odd);
+    NDArray got = bound.Clone();
+    EXPECT_TRUE(IsBetween(got.data(), bound, bound)) << odd;
+    got.Set(1, 5);
+    EXPECT_FALSE(IsBetween(got.data(), bound, bound)) << odd;
+    got.Set(0, 0), got.Set(1, 0);
+    EXPECT_FALSE(IsBetween(got.data(), bound, bound)) << odd;
+  }
+}
+
 TEST(CheckOutput, OfAModelAFewWholeNumbersMayHaveMoved) {
   for (const DType dtype : {DType::kI64, DType::kBool, DType::kF32}) {
     const NDArray want(dtype, {2000});

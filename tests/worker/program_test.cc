@@ -302,6 +302,26 @@ TEST_F(ProgramTest, NextToAHalfWhatCallsMakeMayFallEitherWay) {
       1, 0.5);
 }
 
+TEST_F(ProgramTest, NextToAHalfWhatCallsBeforeTheAnchorMakeMayFallEitherWay) {
+  NextToAnEdgeItMayFallEitherWay(
+      device_,
+      "(f32[300,700], f32[700], f32[300,700]) mul(0,1) -> f32[300,700]; add(3,2) -> f32[300,700]; "
+      "round(4) -> f32[300,700]; cast(5; to='i16') -> i16[300,700]; anchor=3",
+      1, 0.5);
+}
+
+TEST_F(ProgramTest, WhatWasCutToABoundIsExact) {
+  const Workload w = ParseWorkload(
+                         "(f32[30,70], f32[70]) mul(0,1) -> f32[30,70]; relu(2) -> f32[30,70]; "
+                         "cast(3; to='bool') -> bool[30,70]; anchor=0")
+                         .value();
+  const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device_, w, 3).value();
+  NDArray got = state->reference.Clone();
+  for (int64_t i = 0; i < got.size(); ++i) got.Set(i, 1);
+  ASSERT_TRUE(state->output->Write(0, got.data()).ok());
+  EXPECT_TRUE(absl::IsDataLoss(state->CheckAnswer(*state->output, 0, 0)));
+}
+
 TEST_F(ProgramTest, NextToABoundASumMayFallEitherWay) {
   const Workload w = ParseWorkload(
                          "(f32[37,50], const f32[50,70], f32[37,70]) matmul(0,1) -> f32[37,70]; "

@@ -120,7 +120,7 @@ Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t) {
 }
 
 double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
-  // Of the slowest thread, whom the others wait for.
+  // Of the thread with the most to do, whom the others wait for.
   const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
   const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;
   const double share = f.chunk_imbalance / std::max(1, t.threads);

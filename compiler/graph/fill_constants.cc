@@ -59,7 +59,8 @@ Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, siz
   if (operand < 2 && op.NumbersOf(operand) == Numbers::kFactor && op.NumbersOf(1 - operand) == Numbers::kFactor) {
     const ValueId other = node.inputs[1 - operand];
     const double terms = other == kNoValue ? 0 : TermsOfIntegers(g, producers, other);
-    if (terms > 0) return {1 / (64 * std::sqrt(terms)), 0.05 / (64 * std::sqrt(terms)), true};
+    const double scale = 1 / (64 * std::sqrt(terms));
+    if (terms > 0) return {scale, 0.05 * scale, true};
   }
   switch (op.NumbersOf(operand)) {
     case Numbers::kFactor:
@@ -74,8 +75,7 @@ Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, siz
   return {};
 }
 
-// Weights that were quantised, the largest of them to the last number: those of 8 bits alike, whatever they are held
-// in.
+// Weights that were quantised: numbers of 8 bits around the middle, whatever they are held in, a few at the ends.
 NDArray DrawIntegers(const TensorType& type, Rng rng) {
   const double least = std::max(Lowest(type.dtype), Lowest(DType::kI8));
   const double most = std::min(Largest(type.dtype), Largest(IsUnsigned(type.dtype) ? DType::kU8 : DType::kI8));

@@ -46,9 +46,10 @@ bool BecomesSteps(const Workload& w, int call) {
 }
 
 bool MakesStepsBehindAnchor(const Workload& w) {
-  bool makes = false;
-  for (int call = w.anchor; call < static_cast<int>(w.calls.size()); ++call) makes |= BecomesSteps(w, call);
-  return makes;
+  for (int call = w.anchor; call < static_cast<int>(w.calls.size()); ++call) {
+    if (BecomesSteps(w, call)) return true;
+  }
+  return false;
 }
 
 // The first call whose result may be off by what makes a step of it; -1 if no element can be a step off.

@@ -120,9 +120,9 @@ Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t) {
 }
 
 double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
-  // Of the thread with the most to do, whom the others wait for.
   const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
   const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;
+  // Of the thread with the most to do, whom the others wait for.
   const double share = f.chunk_imbalance / std::max(1, t.threads);
   const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);
   const double reduction = std::max(1.0, f.reduction);

@@ -302,6 +302,14 @@ TEST(UsualPace, WhatWasMeasuredWhileTheDeviceWasSlowIsMeasuredAgain) {
   EXPECT_EQ(pace.Run([] { return absl::InternalError("no"); }).message(), "no");
 }
 
+TEST(UsualPace, WhatTakesNoTimeIsNotWaitedForLong) {
+  int looks = 0, measured = 0;
+  UsualPace pace([&] { return ++looks, false; });
+  EXPECT_TRUE(pace.Run([&] { return ++measured, absl::OkStatus(); }).ok());
+  EXPECT_EQ(measured, 1);
+  EXPECT_LT(looks, 100) << "a look takes 20 ms";
+}
+
 int DistinctConstants(const Graph& g) {
   return static_cast<int>(std::ranges::count_if(g.values, [](const Value& v) { return v.is_constant; }));
 }

@@ -356,9 +356,11 @@ class QueueSession final : public Session {
     const cl_int built = api_.BuildProgram(program, 1, &device_, "-cl-std=CL1.2", nullptr, nullptr);
     if (built != CL_SUCCESS)
       return absl::InternalError(absl::StrCat(Converted(built, "build").message(), ": ", FirstError(LogOf(program))));
-    // Asking for the binary makes drivers that would compile at the first launch do it now.
+    // Asking for the binary makes drivers that would compile at the first launch do it now. On CPUs they compile at
+    // the first launch even so, for its size of groups.
     size_t binary_bytes = 0;
-    api_.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof binary_bytes, &binary_bytes, nullptr);
+    if (!info_.is_cpu)
+      api_.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof binary_bytes, &binary_bytes, nullptr);
     std::vector<Function> functions;
     for (const std::string& name : names) {
       cl_int error = CL_SUCCESS;

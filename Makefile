@@ -19,14 +19,15 @@ demo: setup-build setup-demo
 test: setup-build setup-test
 	@$(CONFIGURE) -DTEMPER_TESTS=ON $(REPORT)
 	cmake --build $(BUILD) -j $(JOBS)
-	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -j $$(($(JOBS) + 1))  # several wait for most of their time
 
 # The faults of tests/chaos at their full figures: minutes of partitions and frozen processes, hundreds of kills, and a
-# weekend in an hour (TEMPER_SOAK_MINUTES). Then all sanitized tests, and the fleet's under ThreadSanitizer.
+# weekend in an hour (TEMPER_SOAK_MINUTES). A thousand seeds of the simulator. Then all sanitized tests, and the fleet's under ThreadSanitizer.
 soak: setup-build setup-test
 	@$(CONFIGURE) -DTEMPER_TESTS=ON $(REPORT)
 	cmake --build $(BUILD) -j $(JOBS)
 	@for test in $(BUILD)/tests/chaos_*_test; do TEMPER_SOAK=1 $$test || exit 1; done
+	TEMPER_SIM_SEEDS=1000 $(BUILD)/tests/server_simulator_test
 	$(MAKE) --no-print-directory asan
 	$(MAKE) --no-print-directory tsan-fleet
 

@@ -14,7 +14,7 @@ namespace temper {
 namespace {
 
 constexpr size_t kConfigs = 20;    // of each template
-constexpr size_t kOfProgram = 25;  // kernels at most
+constexpr size_t kOfProgram = 32;  // kernels at most
 constexpr uint64_t kSeed = 29;
 
 struct Case {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kUnder[] = "TEMPER_TEST_UNDER_OCLGRIND";
 constexpr char kLibrary[] = "/usr/lib/oclgrind/liboclgrind-rt.so";
-constexpr size_t kConfigs = 12;
+constexpr size_t kConfigs = 4;  // for each shape
 constexpr uint64_t kSeed = 21;
 
 class Oclgrind : public ::testing::Test {

@@ -35,32 +35,51 @@ bool FastError(const float* got, const float* want, int64_t n, double& worst, do
   return std::none_of(odd, odd + kLanes, [](int32_t o) { return o != 0; });
 }
 
+// Truth values as the bytes that they are: what a kernel left unwritten is not true.
 NDArray Copy(const void* got, const NDArray& like) {
-  NDArray a(like.dtype(), like.shape());
+  NDArray a(like.dtype() == DType::kBool ? DType::kU8 : like.dtype(), like.shape());
   if (like.bytes() > 0) std::memcpy(a.MutableData(), got, static_cast<size_t>(like.bytes()));
   return a;
 }
 
-// `most_off`: so many elements may be.
+// Calls `look` for the elements whose bytes are not those of `want`, and for some beside them.
+template <typename Look>
+void ForEachOther(const void* got, const NDArray& want, const Look& look) {
+  constexpr int64_t kAtOnce = 64;  // are whole bytes, of any type
+  for (int64_t first = 0; first < want.size(); first += kAtOnce) {
+    const int64_t end = std::min(want.size(), first + kAtOnce);
+    const int64_t begin_byte = BytesOf(want.dtype(), first), end_byte = BytesOf(want.dtype(), end);
+    if (std::memcmp(static_cast<const char*>(got) + begin_byte, static_cast<const char*>(want.data()) + begin_byte,
+                    static_cast<size_t>(end_byte - begin_byte)) == 0)
+      continue;
+    for (int64_t i = first; i < end; ++i) look(i);
+  }
+}
+
+double LargestOf(const NDArray& a) {
+  double largest = 0;
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
+  }
+  return largest;
+}
+
+// `most_off`: so many elements may be, if they are numbers.
 absl::Status Check(const void* got, const NDArray& want, int64_t most_off, double tolerance) {
   const double error = OutputError(got, want);
   const double bound = IsFloat(want.dtype()) ? std::max(ErrorBound(want.dtype()), tolerance) : 0;
   if (error <= bound) return absl::OkStatus();
   const NDArray a = Copy(got, want);
-  double largest = 0;
-  for (int64_t i = 0; i < want.size(); ++i) {
-    if (std::isfinite(want.At(i))) largest = std::max(largest, std::abs(want.At(i)));
-  }
-  int64_t first = 0, off = 0;
-  for (int64_t i = want.size(); i-- > 0;) {
+  const double allowed = bound > 0 ? bound * LargestOf(want) : 0;
+  int64_t first = -1, off = 0;
+  bool lost = false;
+  ForEachOther(got, want, [&](int64_t i) {
     const double x = a.At(i), y = want.At(i);
-    const bool same = x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= bound * largest;
-    if (!same) {
-      first = i;
-      ++off;
-    }
-  }
-  if (off <= most_off) return absl::OkStatus();
+    if (x == y || (std::isnan(x) && std::isnan(y)) || std::abs(x - y) <= allowed) return;
+    if (off++ == 0) first = i;
+    lost |= !std::isfinite(x) && std::isfinite(y);
+  });
+  if (off == 0 || (off <= most_off && !lost)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("relative error ", error, " where ", bound, " is allowed; ", off, " of ",
                                           want.size(), " elements are off, the first at ", first, ": ", a.At(first),
                                           " for ", want.At(first)));
@@ -90,19 +109,15 @@ absl::Status CheckOutput(const void* got, const NDArray& want, double tolerance)
   return Check(got, want, 0, tolerance);
 }
 
-bool IsBetween(const void* got, const NDArray& least, const NDArray& most, double tolerance) {
-  const NDArray a = Copy(got, least);
-  double largest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
-    for (const double x : {least.At(i), most.At(i)})
-      largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
-  }
-  const double slack = IsFloat(a.dtype()) ? largest * std::max(ErrorBound(a.dtype()), tolerance) : 0;
+bool IsBetween(const void* got, const NDArray& want, const NDArray& least, const NDArray& most, double tolerance) {
+  const NDArray a = Copy(got, want);
+  const double allowed = std::max(ErrorBound(want.dtype()), tolerance);
+  const double slack = IsFloat(want.dtype()) ? allowed * std::max(LargestOf(least), LargestOf(most)) : 0;
   bool between = true;
-  for (int64_t i = 0; i < a.size(); ++i) {
+  ForEachOther(got, want, [&](int64_t i) {
     const double x = a.At(i), low = least.At(i), high = most.At(i);
     between &= (std::isnan(x) && (std::isnan(low) || std::isnan(high))) || (x >= low - slack && x <= high + slack);
-  }
+  });
   return between;
 }
 

@@ -1,40 +1,41 @@
 #include "measure_worker/inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <span>
 
 #include "base/rng.h"
+#include "compiler/ops/integer_sums.h"
 #include "compiler/ops/op.h"
 
 namespace temper::worker {
 namespace {
 
-constexpr int64_t kSmallInts = 8;
 // Of a larger array the rest repeats the first so many, a prime: rows do not repeat with it. A table of words would
 // take longer to draw than its gather to tune.
 constexpr size_t kMostDrawn = 1048573;
 
-// Inputs from which `arg` is computed.
-void MarkSources(const Workload& w, int arg, std::vector<bool>& marked) {
-  const int inputs = static_cast<int>(w.inputs.size());
-  if (arg < 0) return;
-  if (arg < inputs) {
-    marked[arg] = true;
-    return;
-  }
-  for (int a : w.calls[arg - inputs].args) MarkSources(w, a, marked);
-}
+// Least and greatest, both met.
+struct Bounds {
+  double low = 0, high = 0;
+  double mean() const { return (low + high) / 2; }
+  double mean_square() const { return (low * low + low * high + high * high) / 3; }
+};
 
-std::vector<bool> PositiveInputs(const Workload& w) {
-  std::vector<bool> positive(w.inputs.size(), false);
-  for (const Workload::Call& call : w.calls) {
-    const OpDef& op = *FindOp(call.op);
-    for (size_t i = 0; i < call.args.size(); ++i) {
-      if (op.NumbersOf(i) == Numbers::kPositive) MarkSources(w, call.args[i], positive);
+// By input, whether the operands that `wanted(op, operand)` picks are computed from it.
+template <typename Wanted>
+std::vector<bool> SourcesOf(const Workload& w, const Wanted& wanted) {
+  std::vector<bool> marked(w.inputs.size() + w.calls.size(), false);
+  for (size_t call = w.calls.size(); call-- > 0;) {
+    const OpDef& op = *FindOp(w.calls[call].op);
+    const std::vector<int>& args = w.calls[call].args;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i] >= 0 && (marked[w.inputs.size() + call] || wanted(op, i))) marked[args[i]] = true;
     }
   }
-  return positive;
+  marked.resize(w.inputs.size());
+  return marked;
 }
 
 // Integers below this are valid positions wherever the workload has an operand of them.
@@ -71,31 +72,85 @@ void FillFloats(NDArray& a, Rng& rng, double low, double high) {
 }
 
 void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {
-  for (int64_t i = 0; i < a.size(); ++i) a.Set(i, static_cast<double>(low + rng.Below(high - low)));
+  for (int64_t i = 0; i < a.size(); ++i) a.Set(i, static_cast<double>(low + rng.Below(high - low + 1)));
+}
+
+// Of integers that are no positions. Narrow ones are what was quantised: all that there are, or a kernel that sums them
+// in too few bits would seem right. Wider ones may be counts.
+Bounds BoundsOf(DType dtype) {
+  constexpr double kSmall = 7, kOf16Bits = 1000, kUnsignedOf16Bits = 255;
+  const int bits = Info(dtype).bits;
+  if (dtype == DType::kBool) return {0, 1};
+  if (bits <= 8) return {Lowest(dtype), Largest(dtype)};
+  if (bits == 16) return IsUnsigned(dtype) ? Bounds{0, kUnsignedOf16Bits} : Bounds{-kOf16Bits, kOf16Bits};
+  return {0, kSmall};
+}
+
+std::vector<Bounds> BoundsOfInputs(const Workload& w) {
+  const std::vector<bool> positive =
+      SourcesOf(w, [](const OpDef& op, size_t i) { return op.NumbersOf(i) == Numbers::kPositive; });
+  // Integers are divided, or raised to powers: by these and with these.
+  const std::vector<bool> small = SourcesOf(
+      w, [](const OpDef& op, size_t) { return std::ranges::find(op.numbers, Numbers::kPositive) != op.numbers.end(); });
+  const int64_t places = PlaceBound(w);
+  std::vector<Bounds> bounds;
+  for (size_t i = 0; i < w.inputs.size(); ++i) {
+    const DType dtype = w.inputs[i].type.dtype;
+    Bounds b = BoundsOf(dtype);
+    if (IsFloat(dtype))
+      b = {positive[i] ? 0.25 : -1.0, 1};
+    else if (dtype != DType::kBool && places != std::numeric_limits<int64_t>::max())
+      b = {0, static_cast<double>(places - 1)};
+    else if (small[i])
+      b = {positive[i] ? 1.0 : 0.0, std::min(7.0, Largest(dtype))};
+    bounds.push_back(b);
+  }
+  return bounds;
+}
+
+// How large sums of integers are in which value `v` is computed; 0 if it is no such sum.
+double SizeOfIntegerSums(const Workload& w, const std::vector<Bounds>& bounds, int v) {
+  const auto inputs = static_cast<int>(w.inputs.size());
+  const Workload::Call* sums = IntegerSumsIn(
+      v, [&](int of) { return of < inputs ? nullptr : &w.calls[of - inputs]; },
+      [](const Workload::Call& call) -> auto& { return call.args; }, [&](int of) -> auto& { return w.TypeOf(of); });
+  if (sums == nullptr) return 0;
+  std::vector<TensorType> types;
+  for (int arg : sums->args) types.push_back(arg < 0 ? TensorType{} : w.TypeOf(arg));
+  const double terms = FindOp(sums->op)->terms(sums->attrs, types);
+  const auto bounds_of = [&](int arg) { return arg < inputs ? bounds[arg] : BoundsOf(w.TypeOf(arg).dtype); };
+  const Bounds a = bounds_of(sums->args[0]), b = bounds_of(sums->args[1]);
+  return std::sqrt(terms * a.mean_square() * b.mean_square()) + terms * std::abs(a.mean() * b.mean());
+}
+
+// Scales make numbers of 8 bits of sums of integers: few are cut to their bounds.
+void ScaleIntegerSums(const Workload& w, std::vector<Bounds>& bounds) {
+  constexpr double kOf8Bits = 64;
+  for (const Workload::Call& call : w.calls) {
+    const OpDef& op = *FindOp(call.op);
+    if (call.args.size() != 2 || op.NumbersOf(0) != Numbers::kFactor || op.NumbersOf(1) != Numbers::kFactor) continue;
+    for (size_t i = 0; i < 2; ++i) {
+      const int scale = call.args[i], sums = call.args[1 - i];
+      if (scale < 0 || scale >= std::ssize(w.inputs) || sums < 0 || !IsFloat(w.TypeOf(scale).dtype)) continue;
+      const double size = SizeOfIntegerSums(w, bounds, sums);
+      if (size > 0) bounds[scale] = {kOf8Bits / 2 / size, kOf8Bits / size};
+    }
+  }
 }
 
 }  // namespace
 
 std::vector<NDArray> MakeInputs(const Workload& w, uint64_t seed) {
-  const std::vector<bool> positive = PositiveInputs(w);
-  const int64_t bound = PlaceBound(w);
-  const bool gathers = bound != std::numeric_limits<int64_t>::max();
+  std::vector<Bounds> bounds = BoundsOfInputs(w);
+  ScaleIntegerSums(w, bounds);
   Rng rng(seed);
   std::vector<NDArray> inputs;
   for (size_t i = 0; i < w.inputs.size(); ++i) {
-    const TensorType& type = w.inputs[i].type;
-    NDArray a(type.dtype, type.shape);
-    if (IsFloat(type.dtype)) {
-      FillFloats(a, rng, positive[i] ? 0.25 : -1.0, 1.0);
-    } else if (type.dtype == DType::kBool) {
-      FillInts(a, rng, 0, 2);
-    } else if (gathers) {
-      FillInts(a, rng, 0, bound);
-    } else {
-      const auto most = static_cast<int64_t>(std::min<double>(kSmallInts, Largest(type.dtype) + 1));
-      FillInts(a, rng, positive[i] ? 1 : 0, most);
-    }
-    inputs.push_back(std::move(a));
+    NDArray& a = inputs.emplace_back(w.inputs[i].type.dtype, w.inputs[i].type.shape);
+    if (IsFloat(a.dtype()))
+      FillFloats(a, rng, bounds[i].low, bounds[i].high);
+    else
+      FillInts(a, rng, static_cast<int64_t>(bounds[i].low), static_cast<int64_t>(bounds[i].high));
   }
   return inputs;
 }
@@ -106,7 +161,7 @@ NDArray MakeModelInput(DType dtype, const Shape& shape, uint64_t seed) {
   if (IsFloat(dtype))
     FillFloats(a, rng, -1.0, 1.0);
   else
-    FillInts(a, rng, 0, 2);
+    FillInts(a, rng, 0, 1);
   return a;
 }
 

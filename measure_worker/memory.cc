@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/ops/op.h"
 
 namespace temper::worker {
 namespace {
@@ -24,6 +27,20 @@ absl::Status CheckBytes(double bytes, int64_t limit) {
       absl::StrCat("it takes ", bytes / kMiB, " MiB of memory, and ", limit >> 20, " MiB may be taken"));
 }
 
+// What the results that RunReference holds at once take, less the last.
+double MostResults(const Workload& w) {
+  const std::vector<int> last_reader = LastReaders(w);
+  double held = 0, most = 0;
+  for (int i = 0; i + 1 < std::ssize(w.calls); ++i) {
+    held += Bytes(w.calls[i].type);
+    most = std::max(most, held);
+    for (size_t v = w.inputs.size(); v < last_reader.size(); ++v) {
+      if (last_reader[v] == i) held -= Bytes(w.TypeOf(static_cast<int>(v)));
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 int64_t MemoryLimit() {
@@ -36,7 +53,7 @@ int64_t MemoryLimit() {
 absl::Status CheckFits(const Workload& workload, int64_t limit) {
   // As drawn, where kernels are checked, and where they are timed; a constant is kept once (WorkloadState).
   constexpr double kKept = 3;
-  double bytes = kKept * Bytes(workload.output());
+  double bytes = kKept * Bytes(workload.output()) + MostResults(workload);
   for (const Workload::Operand& input : workload.inputs) bytes += (input.constant ? 1 : kKept) * Bytes(input.type);
   return CheckBytes(bytes, limit);
 }

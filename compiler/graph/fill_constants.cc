@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <thread>
 
 #include "base/rng.h"
+#include "compiler/ops/integer_sums.h"
 
 namespace temper {
 namespace {
@@ -38,17 +40,10 @@ using Producers = std::vector<const Node*>;  // by value
 
 // How many products of integers an element of `v` is the sum of, as floats; 0 if it is no such sum.
 double TermsOfIntegers(const Graph& g, const Producers& producers, ValueId v) {
-  constexpr int kSteps = 4;  // casts, zero points, biases
-  for (int i = 0; i < kSteps && producers[v] != nullptr; ++i) {
-    const Node& node = *producers[v];
-    const bool contracts = FindOp(node.op)->terms != nullptr;
-    const auto next = std::ranges::find_if(
-        node.inputs, [&](ValueId input) { return input != kNoValue && (contracts || producers[input] != nullptr); });
-    if (next == node.inputs.end() || IsFloat(g.values[*next].type.dtype)) return 0;
-    if (contracts) return TermsOf(g, node);
-    v = *next;
-  }
-  return 0;
+  const Node* sums = IntegerSumsIn(
+      v, [&](ValueId of) { return producers[of]; }, [](const Node& node) -> auto& { return node.inputs; },
+      [&](ValueId of) -> auto& { return g.values[of].type; });
+  return sums == nullptr ? 0 : TermsOf(g, *sums);
 }
 
 Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, size_t operand) {
@@ -76,32 +71,27 @@ Draw HowToDraw(const Graph& g, const Producers& producers, const Node& node, siz
 }
 
 // Weights that were quantised: numbers of 8 bits around the middle, whatever they are held in, a few at the ends.
-NDArray DrawIntegers(const TensorType& type, Rng rng) {
-  const double least = std::max(Lowest(type.dtype), Lowest(DType::kI8));
-  const double most = std::min(Largest(type.dtype), Largest(IsUnsigned(type.dtype) ? DType::kU8 : DType::kI8));
+std::function<double()> Integers(DType dtype, Rng& rng) {
+  const double least = std::max(Lowest(dtype), Lowest(DType::kI8));
+  const double most = std::min(Largest(dtype), Largest(IsUnsigned(dtype) ? DType::kU8 : DType::kI8));
   const double middle = std::ceil((least + most) / 2), deviation = (most - least + 1) / 6;
-  NDArray data(type.dtype, type.shape);
-  for (int64_t i = 0; i < data.size(); ++i)
-    data.Set(i, std::clamp(std::round(middle + deviation * Normal(rng)), least, most));
-  return data;
+  return [=, &rng] { return std::clamp(std::round(middle + deviation * Normal(rng)), least, most); };
 }
 
 NDArray DrawArray(const TensorType& type, const Draw& draw, Rng rng) {
-  if (!IsFloat(type.dtype)) return DrawIntegers(type, rng);
-  NDArray data(type.dtype, type.shape);
-  const auto next = [&] {
+  std::function<double()> next = [&] {
     const double x = draw.mean + draw.deviation * Normal(rng);
     return draw.positive ? std::abs(x) : x;
   };
-  if (data.dtype() == DType::kF32) {
-    const std::span<float> to = data.as<float>();
-    const size_t drawn = std::min(to.size(), static_cast<size_t>(kDrawn));
-    for (float& x : to.first(drawn)) x = static_cast<float>(next());
-    for (size_t at = drawn; at < to.size(); at += drawn)
-      std::copy_n(to.begin(), std::min(drawn, to.size() - at), to.begin() + static_cast<std::ptrdiff_t>(at));
-  } else {
-    for (int64_t i = 0; i < data.size(); ++i) data.Set(i, next());
-  }
+  if (!IsFloat(type.dtype)) next = Integers(type.dtype, rng);
+  NDArray data(type.dtype, type.shape);
+  const bool whole_bytes = Info(type.dtype).bits % 8 == 0;
+  const int64_t drawn = whole_bytes ? std::min(data.size(), kDrawn) : data.size();
+  for (int64_t i = 0; i < drawn; ++i) data.Set(i, next());
+  const int64_t size = BytesOf(type.dtype, drawn);
+  auto* bytes = static_cast<char*>(data.MutableData());
+  for (int64_t at = size; at < data.bytes(); at += size)
+    std::copy_n(bytes, std::min(size, data.bytes() - at), bytes + at);
   return data;
 }
 

@@ -15,6 +15,16 @@ absl::StatusOr<const OpDef*> OpOf(const Workload::Call& call) {
 
 }  // namespace
 
+std::vector<int> LastReaders(const Workload& w) {
+  std::vector<int> last(w.inputs.size() + w.calls.size(), -1);
+  for (int i = 0; i < std::ssize(w.calls); ++i) {
+    for (int arg : w.calls[i].args) {
+      if (arg >= 0) last[arg] = i;
+    }
+  }
+  return last;
+}
+
 absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs,
                                      const std::function<void(int call, NDArray& result)>& on_result) {
   if (w.calls.empty()) return absl::InvalidArgumentError("a workload without calls");
@@ -27,14 +37,19 @@ absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray>
     return absl::InvalidArgumentError(absl::StrCat("input ", i, " is ", std::string(Name(inputs[i].dtype())), " ",
                                                    ShapeText(inputs[i].shape()), ", expected ", Text(type)));
   }
+  const std::vector<int> last_reader = LastReaders(w);
   std::vector<NDArray> values(inputs.begin(), inputs.end());
-  for (const Workload::Call& call : w.calls) {
+  for (int i = 0; i < std::ssize(w.calls); ++i) {
+    const Workload::Call& call = w.calls[i];
     TEMPER_ASSIGN_OR_RETURN(const OpDef* op, OpOf(call));
     std::vector<NDArray> args;
     for (int arg : call.args) args.push_back(arg < 0 ? NDArray() : values[arg]);
     TEMPER_ASSIGN_OR_RETURN(NDArray result, op->reference(call.attrs, args, call.type));
-    if (on_result) on_result(static_cast<int>(values.size() - w.inputs.size()), result);
+    if (on_result) on_result(i, result);
     values.push_back(std::move(result));
+    for (int arg : call.args) {
+      if (arg >= 0 && last_reader[arg] == i) values[arg] = NDArray();
+    }
   }
   return values.back();
 }

@@ -77,6 +77,7 @@ struct OpDef {
   bool windows = false;      // slides a window (dilations, pads, strides) over the last two axes of its first operand
   bool per_channel = false;  // operands after the first may hold one value for each index of axis 1
   bool steps = false;        // of floats it makes whole numbers: a small change may be a whole step
+  bool exact = false;        // it computes, and rounds nothing: an element, its absolute value, a bound
   // Of a contraction: how many products one element of its result is the sum of, at most. Null for others.
   std::function<double(const Attrs&, std::span<const TensorType> inputs)> terms = nullptr;
 
@@ -92,9 +93,12 @@ std::span<const OpDef> AllOps();             // the table in registry.cc
 const OpDef* FindOp(std::string_view name);  // null if there is none
 
 // The whole workload by references alone (logical arrays, one per input). This is what kernels are verified against.
-// `on_result`, if set, sees the result of each call (index into w.calls) before others do, and may change it.
+// `on_result`, if set, sees the result of each call (index into w.calls) before others do, and may change it. Results
+// are given up once no call reads them any more.
 absl::StatusOr<NDArray> RunReference(const Workload& w, std::span<const NDArray> inputs,
                                      const std::function<void(int call, NDArray& result)>& on_result = nullptr);
+// By value (inputs, then results): the last call that reads it; -1 if none does.
+std::vector<int> LastReaders(const Workload& w);
 // Whether a call of the operator makes whole numbers of floats, or integers of 16 bits or fewer: a small change of what
 // it reads may be a whole step of what it makes. False for operators that there are not.
 bool IsQuantisation(std::string_view op, const TensorType& operand, const TensorType& result);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ops/tf32.h"
 #include "compiler/package/weights.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/inputs.h"
@@ -32,72 +33,71 @@ absl::Status PlaceTimed(WorkloadState& state) {
   return absl::OkStatus();
 }
 
-// Whether a call makes whole numbers, integers or truth values of the floats of `value`: a small change of them may be
-// a whole step of what it makes.
-bool MakesStepsOf(const Workload& w, const Workload::Call& call, int value) {
-  return IsFloat(w.TypeOf(value).dtype) && (!IsFloat(call.type.dtype) || FindOp(call.op)->steps) &&
-         std::ranges::find(call.args, value) != call.args.end();
-}
-
-// Whether steps are made of the call's result.
-bool BecomesSteps(const Workload& w, int call) {
-  const int value = static_cast<int>(w.inputs.size()) + call;
-  return std::ranges::any_of(w.calls, [&](const Workload::Call& c) { return MakesStepsOf(w, c, value); });
-}
-
-bool MakesStepsBehindAnchor(const Workload& w) {
-  for (int call = w.anchor; call < static_cast<int>(w.calls.size()); ++call) {
-    if (BecomesSteps(w, call)) return true;
+// By value, whether whole numbers, integers or truth values are made of it: a small change may be a step of those.
+std::vector<bool> BecomeSteps(const Workload& w) {
+  std::vector<bool> become(w.inputs.size() + w.calls.size(), false);
+  for (size_t call = w.calls.size(); call-- > 0;) {
+    const Workload::Call& c = w.calls[call];
+    const OpDef& op = *FindOp(c.op);
+    const bool hands_on = (op.exact || op.types == OpTypes::kMoves) && become[w.inputs.size() + call];
+    for (int arg : c.args) {
+      if (arg < 0 || !IsFloat(w.TypeOf(arg).dtype)) continue;
+      if (hands_on || op.steps || !IsFloat(c.type.dtype)) become[arg] = true;
+    }
   }
-  return false;
+  return become;
 }
 
-// The first call whose result may be off by what makes a step of it; -1 if no element can be a step off.
-int FirstOff(const Workload& w) {
-  for (int call = 0; call < w.anchor; ++call) {
-    if (BecomesSteps(w, call)) return call;
+bool IsSum(const OpDef& op) { return op.terms != nullptr || (op.pattern == OpPattern::kReduction && !op.exact); }
+
+// By call, what its result may be off by, as RelativeError has it, before steps are made of it; 0 where none are. Sums
+// are off by what their order makes, and what becomes a step by the roundings of the calls before it, some of which a
+// kernel does at once. What rounds nothing is off by what it is made of.
+std::vector<double> MayBeOff(const Workload& w) {
+  constexpr double kRoundings = 8;
+  const std::vector<bool> become = BecomeSteps(w);
+  const auto of_call = [&](int call) { return become.begin() + static_cast<std::ptrdiff_t>(w.inputs.size()) + call; };
+  const bool steps_behind = std::find(of_call(w.anchor), become.end(), true) != become.end();
+  std::vector<double> off(w.calls.size(), 0);
+  for (int call = 0; call < std::ssize(w.calls); ++call) {
+    const Workload::Call& c = w.calls[call];
+    const OpDef& op = *FindOp(c.op);
+    const auto is_float = [&](int arg) { return arg >= 0 && IsFloat(w.TypeOf(arg).dtype); };
+    if (!IsFloat(c.type.dtype) || std::ranges::none_of(c.args, is_float)) continue;
+    const DTypeInfo& type = Info(c.type.dtype);
+    if (call == w.anchor && IsSum(op) && steps_behind) {
+      off[call] = std::max(type.tolerance, AllowsTf32(c.attrs) ? kTf32Tolerance : 0);
+    } else if (*of_call(call) && !op.exact && !op.steps && op.types != OpTypes::kMoves) {
+      off[call] = type.bits > 16 ? std::ldexp(kRoundings, -type.mantissa_bits) : type.tolerance;
+    }
   }
-  return MakesStepsBehindAnchor(w) ? w.anchor : -1;
+  return off;
 }
 
-bool IsSum(const OpDef& op) { return op.terms != nullptr || op.pattern == OpPattern::kReduction; }
-
-// `made` by the call, with what it may be off by added, or taken away. Sums are off by what their order makes, and what
-// becomes a step by the roundings of the calls before it, some of which a kernel does at once. Whole numbers of those
-// are exact: they were cut to a bound, or are steps already.
-NDArray Shifted(const Workload& w, int call, const NDArray& made, double sign) {
-  constexpr double kOfSums = 1e-3, kOfRoundings = 1e-6;  // of the largest
-  if (!IsFloat(made.dtype())) return made;
-  const bool sums = call == w.anchor && IsSum(*FindOp(w.calls[call].op)) && MakesStepsBehindAnchor(w);
-  if (!sums && !BecomesSteps(w, call)) return made;
-  const double of_type = Info(made.dtype()).bits == 16 ? ErrorBound(made.dtype()) : 0;
+NDArray Shifted(const NDArray& made, double off) {
+  if (off == 0) return made;
   double largest = 0;
   for (int64_t i = 0; i < made.size(); ++i) {
     if (std::isfinite(made.At(i))) largest = std::max(largest, std::abs(made.At(i)));
   }
-  const double off = sign * largest * std::max(of_type, sums ? kOfSums : kOfRoundings);
   NDArray shifted = made.Clone();
-  for (int64_t i = 0; i < made.size(); ++i) {
-    const double x = made.At(i);
-    if (sums || x != std::floor(x)) shifted.Set(i, x + off);
-  }
+  for (int64_t i = 0; i < made.size(); ++i) shifted.Set(i, made.At(i) + off * largest);
   return shifted;
 }
 
 // What comes of floats that are off by as much as they may be, either way. `values`: the inputs, and the results of the
-// calls up to `first`, the first that is off.
-absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values, int first) {
+// calls up to `first`, the first that is off; empty where no later call reads them.
+absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values, const std::vector<double>& off, int first) {
   const Workload& w = state.workload;
   Workload behind;  // the first call, of the same values
-  behind.inputs = w.inputs;
-  for (int call = 0; call <= first; ++call) behind.inputs.push_back({w.calls[call].type});
+  for (const NDArray& value : values) behind.inputs.push_back({{value.dtype(), value.shape(), {}}});
   behind.calls.assign(w.calls.begin() + first + 1, w.calls.end());
   const NDArray result = values.back();
   state.least = state.reference.Clone(), state.most = state.reference.Clone();
   for (const double sign : {-1.0, 1.0}) {
-    values.back() = Shifted(w, first, result, sign);
+    values.back() = Shifted(result, sign * off[first]);
     TEMPER_ASSIGN_OR_RETURN(const NDArray logical, RunReference(behind, values, [&](int call, NDArray& made) {
-                              made = Shifted(w, first + 1 + call, made, sign);
+                              made = Shifted(made, sign * off[first + 1 + call]);
                             }));
     const NDArray shifted = ToPhysical(logical, w.output().perm);
     for (int64_t i = 0; i < shifted.size(); ++i) {
@@ -105,7 +105,27 @@ absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values, int fir
       state.most.Set(i, std::max(state.most.At(i), shifted.At(i)));
     }
   }
+  state.bytes += state.least.bytes() + state.most.bytes();
   return absl::OkStatus();
+}
+
+// The reference, and where floats become steps the range around it.
+absl::Status AddReference(WorkloadState& state, const std::vector<NDArray>& inputs) {
+  const Workload& w = state.workload;
+  const std::vector<double> off = MayBeOff(w);
+  const auto first = std::ranges::find_if(off, [](double o) { return o > 0; }) - off.begin();
+  const bool is_off = first < std::ssize(off);
+  const std::vector<int> last_reader = LastReaders(w);
+  std::vector<NDArray> values;  // that the calls behind the first one read
+  if (is_off) values = inputs;
+  TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, inputs, [&](int call, NDArray& result) {
+                            if (!is_off || call > first) return;
+                            const bool is_read = call == first || last_reader[values.size()] > first;
+                            values.push_back(is_read ? result : NDArray());
+                          }));
+  state.reference = ToPhysical(reference, w.output().perm);
+  state.bytes += state.reference.bytes();
+  return is_off ? AddRange(state, std::move(values), off, static_cast<int>(first)) : absl::OkStatus();
 }
 
 }  // namespace
@@ -119,7 +139,7 @@ absl::Status WorkloadState::ProvideScratch(int64_t wanted) {
 }
 
 absl::Status WorkloadState::CheckOperand(size_t i) {
-  if (IsKeptOnce(i)) return absl::OkStatus();  // read-only
+  if (IsKeptOnce(i)) return absl::OkStatus();  // CPUs can not write it
   const size_t size = static_cast<size_t>(inputs[i].bytes());
   const auto same = [&](const Block& block, size_t array) -> absl::StatusOr<bool> {
     TEMPER_ASSIGN_OR_RETURN(const void* data, block.Read(array));
@@ -137,7 +157,7 @@ absl::Status WorkloadState::CheckAnswer(const Block& block, size_t array, double
   TEMPER_ASSIGN_OR_RETURN(const void* got, block.Read(array));
   const absl::Status status = CheckOutput(got, reference, tolerance);
   if (status.ok() || least.data() == nullptr) return status;
-  return IsBetween(got, least, most, tolerance) ? absl::OkStatus() : status;
+  return IsBetween(got, reference, least, most, tolerance) ? absl::OkStatus() : status;
 }
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device, const Workload& w, uint64_t seed) {
@@ -146,14 +166,7 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device,
   state->device = &device;
   state->workload = w;
   std::vector<NDArray> logical = MakeInputs(w, seed);
-  std::vector<NDArray> values = logical;
-  const int first_off = FirstOff(w);
-  TEMPER_ASSIGN_OR_RETURN(const NDArray reference, RunReference(w, logical, [&](int call, NDArray& result) {
-                            if (call <= first_off) values.push_back(result);
-                          }));
-  state->reference = ToPhysical(reference, w.output().perm);
-  if (first_off >= 0) TEMPER_RETURN_IF_ERROR(AddRange(*state, std::move(values), first_off));
-  values.clear();
+  TEMPER_RETURN_IF_ERROR(AddReference(*state, logical));
   for (size_t i = 0; i < logical.size(); ++i) {
     NDArray& input = state->inputs.emplace_back(ToPhysical(logical[i], w.inputs[i].type.perm));
     logical[i] = NDArray();
@@ -169,7 +182,7 @@ absl::StatusOr<std::shared_ptr<WorkloadState>> MakeWorkloadState(Device& device,
     state->operands.push_back(std::move(operand));
   }
   TEMPER_ASSIGN_OR_RETURN(state->output, device.AllocateGuarded({{state->reference.bytes()}}));
-  state->bytes += 2 * state->reference.bytes();
+  state->bytes += state->reference.bytes();
   TEMPER_RETURN_IF_ERROR(PlaceTimed(*state));
   return state;
 }

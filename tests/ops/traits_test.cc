@@ -287,6 +287,44 @@ TEST(Traits, StepsAreWholeWhereAChangeIsSmall) {
   }
 }
 
+// --- exact ---
+
+// Whether all are multiples of 1/8, as the operands are: what rounds makes others.
+bool AreEighths(const NDArray& a) {
+  for (int64_t i = 0; i < a.size(); ++i) {
+    if (8 * a.At(i) != std::round(8 * a.At(i)) && std::isfinite(a.At(i))) return false;
+  }
+  return true;
+}
+
+TEST(Traits, WhatIsExactRoundsNothing) {
+  for (const OpDef& op : AllOps()) {
+    if (op.pattern != OpPattern::kElementwise && !op.exact) continue;
+    bool all = true;
+    int seen = 0;
+    for (const Sample& sample : SamplesOf(op)) {
+      Case c = sample.c;
+      const auto is_f32 = [](const NDArray& a) { return a.dtype() == DType::kF32; };
+      if (!std::ranges::all_of(c.inputs, is_f32) || !is_f32(sample.result)) continue;
+      for (NDArray& a : c.inputs) {
+        a = a.Clone();
+        for (int64_t i = 0; i < a.size(); ++i) a.Set(i, (2 * std::round(4 * a.At(i)) + 1) / 8);
+      }
+      for (const char* bound : {"min", "max"}) {
+        if (c.attrs.Has(bound)) c.attrs.Set(bound, std::round(c.attrs.Float(bound, 0)));
+      }
+      const absl::StatusOr<Sample> rounded = RunCase(op, c);
+      ASSERT_TRUE(rounded.ok()) << op.name << rounded.status();
+      all &= AreEighths(rounded->result);
+      ++seen;
+    }
+    if (op.exact) {
+      EXPECT_GT(seen, 0) << op.name;
+      EXPECT_TRUE(all) << op.name;
+    }
+  }
+}
+
 // --- reference ---
 
 TEST(Traits, EveryOperatorHasAReferenceAndEveryReferenceAnOperator) {

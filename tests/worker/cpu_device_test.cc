@@ -8,7 +8,10 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "compiler/ops/template.h"
 #include "compiler/package/weights.h"
 #include "measure_worker/compare.h"
@@ -242,12 +245,13 @@ TEST(IsBetween, WhatIsNotFiniteAllowsNothingElse) {
   for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     NDArray bound(DType::kF32, {2});
     bound.Set(0, odd);
+    const NDArray want = bound.Clone();
     NDArray got = bound.Clone();
-    EXPECT_TRUE(IsBetween(got.data(), bound, bound)) << odd;
+    EXPECT_TRUE(IsBetween(got.data(), want, bound, bound)) << odd;
     got.Set(1, 5);
-    EXPECT_FALSE(IsBetween(got.data(), bound, bound)) << odd;
+    EXPECT_FALSE(IsBetween(got.data(), want, bound, bound)) << odd;
     got.Set(0, 0), got.Set(1, 0);
-    EXPECT_FALSE(IsBetween(got.data(), bound, bound)) << odd;
+    EXPECT_FALSE(IsBetween(got.data(), want, bound, bound)) << odd;
   }
 }
 
@@ -268,6 +272,8 @@ TEST(CheckOutput, OfAModelAFewWholeNumbersMayHaveMoved) {
     moved.Set(90 * i, 1);
     EXPECT_EQ(CheckModelOutput(moved.data(), steps, 0.2, /*quantises=*/true).ok(), i < 20);
   }
+  moved.Set(1800, std::numeric_limits<double>::quiet_NaN()), moved.Set(0, 0);
+  EXPECT_FALSE(CheckModelOutput(moved.data(), steps, 0.2, /*quantises=*/true).ok()) << "a number is lost";
   const NDArray one(DType::kI64, {1});
   NDArray other = one.Clone();
   other.Set(0, 1);
@@ -281,6 +287,56 @@ TEST(CheckOutput, IntegersAreExact) {
   EXPECT_TRUE(CheckOutput(got.data(), want).ok());
   got.Set(2, 1);
   EXPECT_FALSE(CheckOutput(got.data(), want).ok());
+}
+
+TEST(CheckOutput, TruthValuesAreZeroOrOne) {
+  NDArray want(DType::kBool, {3});
+  want.Set(1, 1);
+  NDArray got = want.Clone();
+  EXPECT_TRUE(CheckOutput(got.data(), want).ok());
+  static_cast<char*>(got.MutableData())[1] = 0x25;
+  EXPECT_FALSE(CheckOutput(got.data(), want).ok()) << "as it was left, unwritten";
+  EXPECT_FALSE(IsBetween(got.data(), want, want, want));
+}
+
+TEST(Inputs, NarrowIntegersAreAllThatThereAre) {
+  const Workload w =
+      ParseWorkload("(u8[64,256], const i8[256,64]) matmul(0,1; result='i32') -> i32[64,64]; anchor=0").value();
+  for (const NDArray& a : MakeInputs(w, 1)) {
+    std::set<double> met;
+    for (int64_t i = 0; i < a.size(); ++i) met.insert(a.At(i));
+    EXPECT_EQ(met.size(), 256u) << Name(a.dtype());
+  }
+  const Workload division = ParseWorkload("(i8[64,64], i8[64]) div(0,1) -> i8[64,64]; anchor=0").value();
+  const NDArray divisor = MakeInputs(division, 1)[1];
+  for (int64_t i = 0; i < divisor.size(); ++i) EXPECT_GT(divisor.At(i), 0);
+}
+
+// A quantised layer whose reference is one number at all places tells no kernel from another.
+TEST(Inputs, SumsOfIntegersAreScaledIntoTheirRange) {
+  for (const char* text :
+       {"(i16[1,64,8,8], const i16[64,64,3,3], f32[], f32[]) conv2d(0,1; pads=[1,1,1,1] result='i32') -> "
+        "i32[1,64,8,8]; cast(4; to='f32') -> f32[1,64,8,8]; mul(5,2) -> f32[1,64,8,8]; round(6) -> f32[1,64,8,8]; "
+        "add(7,3) -> f32[1,64,8,8]; clip(8; max=127 min=-128) -> f32[1,64,8,8]; cast(9; to='i8') -> i8[1,64,8,8]; "
+        "anchor=0",
+        "(u8[50,768], const i8[768,70], const f32[70]) matmul(0,1; result='i32') -> i32[50,70]; cast(3; to='f32') -> "
+        "f32[50,70]; mul(4,2) -> f32[50,70]; round(5) -> f32[50,70]; clip(6; max=127 min=-128) -> f32[50,70]; "
+        "cast(7; to='i8') -> i8[50,70]; anchor=0"}) {
+    const absl::StatusOr<Workload> w = ParseWorkload(text);
+    ASSERT_TRUE(w.ok()) << w.status();
+    const NDArray made = RunReference(*w, MakeInputs(*w, 3)).value();
+    std::map<double, int> met;
+    for (int64_t i = 0; i < made.size(); ++i) ++met[made.At(i)];
+    for (const auto& [value, times] : met) EXPECT_LT(times, made.size() / 8) << value << " in " << text;
+  }
+}
+
+TEST(Inputs, OfSumsOfSumsAreDrawnAtOnce) {
+  constexpr int kCalls = 200;  // each reads the one before twice: as many ways as 2 to this power
+  std::string text = "(f32[2]) ";
+  for (int i = 0; i < kCalls; ++i) absl::StrAppend(&text, "max(", i, ",", i, ") -> f32[2]; ");
+  absl::StrAppend(&text, "log(", kCalls, ") -> f32[2]; anchor=0");
+  EXPECT_GE(MakeInputs(ParseWorkload(text).value(), 1)[0].At(0), 0.25);
 }
 
 TEST(Inputs, StayWithinWhatOperatorsAreDefinedOn) {

@@ -310,6 +310,34 @@ TEST_F(ProgramTest, NextToAHalfWhatCallsBeforeTheAnchorMakeMayFallEitherWay) {
       1, 0.5);
 }
 
+// Large floats are whole numbers by rounding now and then.
+TEST_F(ProgramTest, WhatIsWholeByRoundingMayFallEitherWay) {
+  const Workload w = ParseWorkload(
+                         "(u8[30,50], const i8[50,70], f32[70]) matmul(0,1; result='i32') -> i32[30,70]; "
+                         "cast(3; to='f32') -> f32[30,70]; add(4,2) -> f32[30,70]; cast(5; to='i32') -> i32[30,70]; "
+                         "anchor=0")
+                         .value();
+  NDArray sums;
+  ASSERT_TRUE(RunReference(w, MakeInputs(w, 3), [&](int call, NDArray& result) {
+                if (call == 2) sums = result;
+              }).ok());
+  const auto fraction = [&](int64_t i) { return sums.At(i) - std::floor(sums.At(i)); };
+  int64_t whole = -1, half = -1;
+  for (int64_t i = 0; i < sums.size(); ++i) {
+    if (sums.At(i) < 1) continue;
+    if (fraction(i) == 0) whole = i;
+    if (fraction(i) == 0.5) half = i;
+  }
+  ASSERT_TRUE(whole >= 0 && half >= 0);
+  const std::shared_ptr<WorkloadState> state = MakeWorkloadState(device_, w, 3).value();
+  for (const auto& [at, step] : {std::pair{whole, -1}, {whole, 1}, {half, -1}, {half, 1}}) {
+    NDArray got = state->reference.Clone();
+    got.Set(at, got.At(at) + step);
+    ASSERT_TRUE(state->output->Write(0, got.data()).ok());
+    EXPECT_EQ(state->CheckAnswer(*state->output, 0, 0).ok(), at == whole && step < 0) << at << " " << step;
+  }
+}
+
 TEST_F(ProgramTest, WhatWasCutToABoundIsExact) {
   const Workload w = ParseWorkload(
                          "(f32[30,70], f32[70]) mul(0,1) -> f32[30,70]; relu(2) -> f32[30,70]; "

@@ -17,6 +17,7 @@ struct BinaryRule {
   Formula formula;
   double flops = 1;
   Numbers left = Numbers::kAny, right = Numbers::kAny;
+  bool exact = false;
 };
 
 Expr Add(const Expr& a, const Expr& b, const Attrs&) { return a + b; }
@@ -56,8 +57,8 @@ constexpr BinaryRule kRules[] = {
     {"mul", Kind::kArithmetic, Mul, 1, Numbers::kFactor, Numbers::kFactor},
     {"div", Kind::kArithmetic, Div, 1, Numbers::kFactor, Numbers::kPositive},
     {"pow", Kind::kArithmetic, Pow, 25, Numbers::kPositive, Numbers::kFactor},
-    {"min", Kind::kArithmetic, Min},
-    {"max", Kind::kArithmetic, Max},
+    {"min", Kind::kArithmetic, Min, 1, Numbers::kAny, Numbers::kAny, true},
+    {"max", Kind::kArithmetic, Max, 1, Numbers::kAny, Numbers::kAny, true},
     {"mod", Kind::kArithmetic, Mod, 4, Numbers::kAny, Numbers::kPositive},
     {"prelu", Kind::kArithmetic, PRelu, 2},
     {"equal", Kind::kEquality, Equal},
@@ -98,6 +99,7 @@ OpDef BinaryOp(const BinaryRule& rule) {
     });
   };
   op.numbers = {rule.left, rule.right};
+  op.exact = rule.exact;
   op.flops = [&rule](const Attrs&, std::span<const TensorType>, const TensorType& out) {
     return rule.flops * Elements(out);
   };

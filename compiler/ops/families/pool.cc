@@ -135,6 +135,7 @@ std::vector<OpDef> PoolOps() {
       {"avg_pool2d", OpPattern::kReduction, 1, 1, InferAverage, ComputeAverage, PoolFlops},
   };
   for (OpDef& op : ops) op.windows = true;
+  ops.front().exact = true;  // the largest
   return ops;
 }
 

@@ -89,6 +89,7 @@ absl::StatusOr<ir::Tensor> ComputeReduce(const ReduceRule& rule, ir::ProgramBuil
 
 OpDef ReduceOp(const ReduceRule& rule) {
   OpDef op{rule.name, OpPattern::kReduction, 1, 1};
+  op.exact = rule.combiner == ir::Combiner::kMax || rule.combiner == ir::Combiner::kMin;
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> in) { return InferReduce(rule, attrs, in[0]); };
   op.compute = [&rule](ir::ProgramBuilder& b, const Attrs& attrs, std::span<const ir::Tensor> in,
                        const TensorType& output) { return ComputeReduce(rule, b, attrs, in[0], output); };

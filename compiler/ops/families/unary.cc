@@ -22,7 +22,7 @@ struct UnaryRule {
   Formula formula;
   double flops = 1;  // per element; a function counts as the polynomial that computes it
   Numbers operand = Numbers::kAny;
-  bool steps = false;
+  bool steps = false, exact = false;
 };
 
 Expr Like(const Expr& x, double value) { return ir::Const(value, x->dtype); }
@@ -83,7 +83,7 @@ Expr Gelu(const Expr& x, const Attrs& attrs) {
 const std::vector<UnaryRule>& Rules() {
   constexpr AttrKind kF = AttrKind::kFloat;
   static const std::vector<UnaryRule> rules = {
-      {"relu", Domain::kNumber, {}, Relu},
+      {"relu", Domain::kNumber, {}, Relu, 1, Numbers::kAny, false, true},
       {"sigmoid", Domain::kFloat, {}, SigmoidOf, 12},
       {"silu", Domain::kFloat, {}, Silu, 13},
       {"tanh", Domain::kFloat, {}, Function<ExprKind::kTanh>, 15},
@@ -91,8 +91,8 @@ const std::vector<UnaryRule>& Rules() {
       {"exp", Domain::kFloat, {}, Function<ExprKind::kExp>, 10},
       {"log", Domain::kFloat, {}, Function<ExprKind::kLog>, 12, Numbers::kPositive},
       {"sqrt", Domain::kFloat, {}, Function<ExprKind::kSqrt>, 1, Numbers::kPositive},
-      {"neg", Domain::kNumber, {}, Neg},
-      {"abs", Domain::kNumber, {}, Abs},
+      {"neg", Domain::kNumber, {}, Neg, 1, Numbers::kAny, false, true},
+      {"abs", Domain::kNumber, {}, Abs, 1, Numbers::kAny, false, true},
       {"floor", Domain::kFloat, {}, Function<ExprKind::kFloor>, 1, Numbers::kAny, true},
       {"ceil", Domain::kFloat, {}, Function<ExprKind::kCeil>, 1, Numbers::kAny, true},
       {"round", Domain::kFloat, {}, Function<ExprKind::kRound>, 1, Numbers::kAny, true},
@@ -102,7 +102,7 @@ const std::vector<UnaryRule>& Rules() {
       {"not", Domain::kBool, {}, Not},
       {"identity", Domain::kAny, {}, IdentityOf, 0},
       {"layout_copy", Domain::kAny, {}, IdentityOf, 0},
-      {"clip", Domain::kNumber, {{"min", kF}, {"max", kF}}, Clip, 2},
+      {"clip", Domain::kNumber, {{"min", kF}, {"max", kF}}, Clip, 2, Numbers::kAny, false, true},
       {"leaky_relu", Domain::kFloat, {{"alpha", kF}}, LeakyRelu, 2},
       {"elu", Domain::kFloat, {{"alpha", kF}}, Elu, 12},
       {"hard_sigmoid", Domain::kFloat, {{"alpha", kF}, {"beta", kF}}, HardSigmoid, 4},
@@ -133,6 +133,7 @@ OpDef UnaryOp(const UnaryRule& rule) {
   }
   op.numbers = {rule.operand};
   op.steps = rule.steps;
+  op.exact = rule.exact;
   op.infer = [&rule](const Attrs& attrs, std::span<const TensorType> inputs) {
     return InferUnary(rule, attrs, inputs[0]);
   };

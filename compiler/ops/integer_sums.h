@@ -1,0 +1,31 @@
+// Whose scales make 8 bits of them again: sums of products of integers.
+#pragma once
+
+#include <algorithm>
+
+#include "compiler/ops/op.h"
+
+namespace temper {
+
+// The contraction of integers whose sums value `v` holds, as floats or before they are; null if it holds no such sums.
+// `maker_of(v)`: the call that makes a value, null where none does; `operands_of(call)`: its values, negative where
+// absent; `type_of(v)`. Of a graph or a workload.
+template <typename MakerOf, typename OperandsOf, typename TypeOf>
+auto IntegerSumsIn(int v, const MakerOf& maker_of, const OperandsOf& operands_of, const TypeOf& type_of)
+    -> decltype(maker_of(v)) {
+  constexpr int kSteps = 4;  // casts, zero points, biases
+  for (int i = 0; i < kSteps; ++i) {
+    const auto maker = maker_of(v);
+    if (maker == nullptr) return nullptr;
+    const bool contracts = FindOp(maker->op)->terms != nullptr;
+    const auto& operands = operands_of(*maker);
+    const auto next = std::ranges::find_if(
+        operands, [&](int operand) { return operand >= 0 && (contracts || maker_of(operand) != nullptr); });
+    if (next == operands.end() || IsFloat(type_of(*next).dtype)) return nullptr;
+    if (contracts) return maker;
+    v = *next;
+  }
+  return nullptr;
+}
+
+}  // namespace temper

@@ -111,9 +111,9 @@ std::vector<Bounds> BoundsOfInputs(const Workload& w) {
 // How large sums of integers are in which value `v` is computed; 0 if it is no such sum.
 double SizeOfIntegerSums(const Workload& w, const std::vector<Bounds>& bounds, int v) {
   const auto inputs = static_cast<int>(w.inputs.size());
-  const Workload::Call* sums = IntegerSumsIn(
-      v, [&](int of) { return of < inputs ? nullptr : &w.calls[of - inputs]; },
-      [](const Workload::Call& call) -> auto& { return call.args; }, [&](int of) -> auto& { return w.TypeOf(of); });
+  const auto maker_of = [&](int of) { return of < inputs ? nullptr : &w.calls[of - inputs]; };
+  const Workload::Call* sums =
+      IntegerSumsIn(v, maker_of, &Workload::Call::args, [&](int of) { return w.TypeOf(of).dtype; });
   if (sums == nullptr) return 0;
   std::vector<TensorType> types;
   for (int arg : sums->args) types.push_back(arg < 0 ? TensorType{} : w.TypeOf(arg));

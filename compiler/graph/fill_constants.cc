@@ -40,9 +40,8 @@ using Producers = std::vector<const Node*>;  // by value
 
 // How many products of integers an element of `v` is the sum of, as floats; 0 if it is no such sum.
 double TermsOfIntegers(const Graph& g, const Producers& producers, ValueId v) {
-  const Node* sums = IntegerSumsIn(
-      v, [&](ValueId of) { return producers[of]; }, [](const Node& node) -> auto& { return node.inputs; },
-      [&](ValueId of) -> auto& { return g.values[of].type; });
+  const auto maker_of = [&](ValueId of) { return producers[of]; };
+  const Node* sums = IntegerSumsIn(v, maker_of, &Node::inputs, [&](ValueId of) { return g.values[of].type.dtype; });
   return sums == nullptr ? 0 : TermsOf(g, *sums);
 }
 

@@ -23,15 +23,24 @@ struct Bounds {
   double mean_square() const { return (low * low + low * high + high * high) / 3; }
 };
 
-// By input, whether the operands that `wanted(op, operand)` picks are computed from it.
+// An operand of a call, as its operator has it.
+struct Operand {
+  const OpDef& op;
+  size_t index;
+  DType dtype, result;
+};
+
+// By input, whether operands that are `wanted` are computed from it; `behind_sums`: also by way of contractions.
 template <typename Wanted>
-std::vector<bool> SourcesOf(const Workload& w, const Wanted& wanted) {
+std::vector<bool> SourcesOf(const Workload& w, bool behind_sums, const Wanted& wanted) {
   std::vector<bool> marked(w.inputs.size() + w.calls.size(), false);
   for (size_t call = w.calls.size(); call-- > 0;) {
-    const OpDef& op = *FindOp(w.calls[call].op);
-    const std::vector<int>& args = w.calls[call].args;
-    for (size_t i = 0; i < args.size(); ++i) {
-      if (args[i] >= 0 && (marked[w.inputs.size() + call] || wanted(op, i))) marked[args[i]] = true;
+    const Workload::Call& c = w.calls[call];
+    const OpDef& op = *FindOp(c.op);
+    const bool of_wanted = marked[w.inputs.size() + call] && (behind_sums || op.terms == nullptr);
+    for (size_t i = 0; i < c.args.size(); ++i) {
+      if (c.args[i] < 0) continue;
+      if (of_wanted || wanted(Operand{op, i, w.TypeOf(c.args[i]).dtype, c.type.dtype})) marked[c.args[i]] = true;
     }
   }
   marked.resize(w.inputs.size());
@@ -75,10 +84,12 @@ void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {
   for (int64_t i = 0; i < a.size(); ++i) a.Set(i, static_cast<double>(low + rng.Below(high - low + 1)));
 }
 
+constexpr double kSmall = 7;
+
 // Of integers that are no positions. Narrow ones are what was quantised: all that there are, or a kernel that sums them
 // in too few bits would seem right. Wider ones may be counts.
 Bounds BoundsOf(DType dtype) {
-  constexpr double kSmall = 7, kOf16Bits = 1000, kUnsignedOf16Bits = 255;
+  constexpr double kOf16Bits = 1000, kUnsignedOf16Bits = 255;
   const int bits = Info(dtype).bits;
   if (dtype == DType::kBool) return {0, 1};
   if (bits <= 8) return {Lowest(dtype), Largest(dtype)};
@@ -86,26 +97,53 @@ Bounds BoundsOf(DType dtype) {
   return {0, kSmall};
 }
 
+// By input, whether its integers are small: they are divided or raised to powers, become floats as they are, or floats
+// of 16 bits in any way.
+std::vector<bool> AreSmall(const Workload& w) {
+  std::vector<bool> small = SourcesOf(w, true, [](const Operand& o) {
+    const bool divides = std::ranges::find(o.op.numbers, Numbers::kPositive) != o.op.numbers.end();
+    return !IsFloat(o.dtype) && (divides || (IsFloat(o.result) && Info(o.result).bits <= 16));
+  });
+  const std::vector<bool> become_floats =
+      SourcesOf(w, false, [](const Operand& o) { return !IsFloat(o.dtype) && IsFloat(o.result); });
+  for (size_t i = 0; i < small.size(); ++i) small[i] = small[i] || become_floats[i];
+  return small;
+}
+
 std::vector<Bounds> BoundsOfInputs(const Workload& w) {
   const std::vector<bool> positive =
-      SourcesOf(w, [](const OpDef& op, size_t i) { return op.NumbersOf(i) == Numbers::kPositive; });
-  // Integers are divided, or raised to powers: by these and with these.
-  const std::vector<bool> small = SourcesOf(
-      w, [](const OpDef& op, size_t) { return std::ranges::find(op.numbers, Numbers::kPositive) != op.numbers.end(); });
+      SourcesOf(w, true, [](const Operand& o) { return o.op.NumbersOf(o.index) == Numbers::kPositive; });
+  const std::vector<bool> small = AreSmall(w);
   const int64_t places = PlaceBound(w);
   std::vector<Bounds> bounds;
   for (size_t i = 0; i < w.inputs.size(); ++i) {
     const DType dtype = w.inputs[i].type.dtype;
+    if (IsFloat(dtype)) {
+      bounds.push_back({positive[i] ? 0.25 : -1.0, 1});
+      continue;
+    }
     Bounds b = BoundsOf(dtype);
-    if (IsFloat(dtype))
-      b = {positive[i] ? 0.25 : -1.0, 1};
-    else if (dtype != DType::kBool && places != std::numeric_limits<int64_t>::max())
+    if (dtype != DType::kBool && places != std::numeric_limits<int64_t>::max())
       b = {0, static_cast<double>(places - 1)};
     else if (small[i])
-      b = {positive[i] ? 1.0 : 0.0, std::min(7.0, Largest(dtype))};
+      b = {0, std::min(kSmall, b.high)};
+    if (positive[i]) b.low = std::min(std::max(b.low, 1.0), b.high);
     bounds.push_back(b);
   }
   return bounds;
+}
+
+// Of any value of integers, about: `calls` back they are told by the inputs, and by the type before.
+Bounds BoundsOf(const Workload& w, const std::vector<Bounds>& bounds, int v, int calls = 4) {
+  const auto inputs = static_cast<int>(w.inputs.size());
+  if (v < inputs) return bounds[v];
+  const Workload::Call& call = w.calls[v - inputs];
+  const auto is_integer = [&](int arg) { return arg >= 0 && !IsFloat(w.TypeOf(arg).dtype); };
+  if (calls == 0 || call.args.empty() || !std::ranges::all_of(call.args, is_integer)) return BoundsOf(call.type.dtype);
+  const Bounds first = BoundsOf(w, bounds, call.args[0], calls - 1);
+  if (call.args.size() != 2 || FindOp(call.op)->pattern != OpPattern::kElementwise) return first;
+  const Bounds second = BoundsOf(w, bounds, call.args[1], calls - 1);  // a zero point
+  return {first.low - second.high, first.high - second.low};
 }
 
 // How large sums of integers are in which value `v` is computed; 0 if it is no such sum.
@@ -118,23 +156,32 @@ double SizeOfIntegerSums(const Workload& w, const std::vector<Bounds>& bounds, i
   std::vector<TensorType> types;
   for (int arg : sums->args) types.push_back(arg < 0 ? TensorType{} : w.TypeOf(arg));
   const double terms = FindOp(sums->op)->terms(sums->attrs, types);
-  const auto bounds_of = [&](int arg) { return arg < inputs ? bounds[arg] : BoundsOf(w.TypeOf(arg).dtype); };
-  const Bounds a = bounds_of(sums->args[0]), b = bounds_of(sums->args[1]);
+  const Bounds a = BoundsOf(w, bounds, sums->args[0]), b = BoundsOf(w, bounds, sums->args[1]);
   return std::sqrt(terms * a.mean_square() * b.mean_square()) + terms * std::abs(a.mean() * b.mean());
 }
 
-// Scales make numbers of 8 bits of sums of integers: few are cut to their bounds.
+// Scales make numbers of 8 bits of sums of integers: few are cut to their bounds, and none lose their sign or size to
+// another scale behind.
 void ScaleIntegerSums(const Workload& w, std::vector<Bounds>& bounds) {
   constexpr double kOf8Bits = 64;
+  std::vector<double> size(bounds.size(), 0);  // of what it scales
+  std::vector<bool> scales(bounds.size(), false);
   for (const Workload::Call& call : w.calls) {
     const OpDef& op = *FindOp(call.op);
-    if (call.args.size() != 2 || op.NumbersOf(0) != Numbers::kFactor || op.NumbersOf(1) != Numbers::kFactor) continue;
+    if (call.args.size() != 2 || op.NumbersOf(0) != Numbers::kFactor) continue;
     for (size_t i = 0; i < 2; ++i) {
-      const int scale = call.args[i], sums = call.args[1 - i];
-      if (scale < 0 || scale >= std::ssize(w.inputs) || sums < 0 || !IsFloat(w.TypeOf(scale).dtype)) continue;
-      const double size = SizeOfIntegerSums(w, bounds, sums);
-      if (size > 0) bounds[scale] = {kOf8Bits / 2 / size, kOf8Bits / size};
+      const int scale = call.args[i], other = call.args[1 - i];
+      const bool divides = i == 1 && op.NumbersOf(1) == Numbers::kPositive;
+      if ((!divides && op.NumbersOf(i) != Numbers::kFactor) || scale < 0 || other < 0) continue;
+      if (scale >= std::ssize(w.inputs) || !IsFloat(w.TypeOf(scale).dtype)) continue;
+      scales[scale] = true;
+      const double sums = SizeOfIntegerSums(w, bounds, other);
+      if (sums > 0) size[scale] = divides ? kOf8Bits * kOf8Bits / sums : sums;
     }
+  }
+  if (std::ranges::none_of(size, [](double s) { return s > 0; })) return;
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    if (scales[i]) bounds[i] = size[i] > 0 ? Bounds{kOf8Bits / 2 / size[i], kOf8Bits / size[i]} : Bounds{0.5, 1};
   }
 }
 

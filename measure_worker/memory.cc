@@ -53,8 +53,14 @@ int64_t MemoryLimit() {
 absl::Status CheckFits(const Workload& workload, int64_t limit) {
   // As drawn, where kernels are checked, and where they are timed; a constant is kept once (WorkloadState).
   constexpr double kKept = 3;
-  double bytes = kKept * Bytes(workload.output()) + MostResults(workload);
-  for (const Workload::Operand& input : workload.inputs) bytes += (input.constant ? 1 : kKept) * Bytes(input.type);
+  double bytes = kKept * Bytes(workload.output());
+  // What the reference takes, here: drawn inputs, results, and the range around the last.
+  double host_bytes = kKept * Bytes(workload.output()) + MostResults(workload);
+  for (const Workload::Operand& input : workload.inputs) {
+    bytes += (input.constant ? 1 : kKept) * Bytes(input.type);
+    host_bytes += Bytes(input.type);
+  }
+  TEMPER_RETURN_IF_ERROR(CheckBytes(host_bytes, std::max(limit, MemoryLimit())));
   return CheckBytes(bytes, limit);
 }
 

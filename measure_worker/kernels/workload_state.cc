@@ -33,16 +33,24 @@ absl::Status PlaceTimed(WorkloadState& state) {
   return absl::OkStatus();
 }
 
+// Whether the call's result is off by what its operands are, and by no more.
+bool RoundsNothing(const Workload& w, const Workload::Call& call) {
+  const OpDef& op = *FindOp(call.op);
+  const bool widens = op.types == OpTypes::kConverts && call.args[0] >= 0 && IsFloat(call.type.dtype) &&
+                      Info(call.type.dtype).bits >= Info(w.TypeOf(call.args[0]).dtype).bits;
+  return op.exact || op.steps || widens || op.types == OpTypes::kMoves;
+}
+
 // By value, whether whole numbers, integers or truth values are made of it: a small change may be a step of those.
-std::vector<bool> BecomeSteps(const Workload& w) {
+// `at_once`: of itself, not of what is computed from it.
+std::vector<bool> BecomeSteps(const Workload& w, bool at_once) {
   std::vector<bool> become(w.inputs.size() + w.calls.size(), false);
   for (size_t call = w.calls.size(); call-- > 0;) {
     const Workload::Call& c = w.calls[call];
-    const OpDef& op = *FindOp(c.op);
-    const bool hands_on = (op.exact || op.types == OpTypes::kMoves) && become[w.inputs.size() + call];
+    const bool hands_on = become[w.inputs.size() + call] && (!at_once || RoundsNothing(w, c));
     for (int arg : c.args) {
       if (arg < 0 || !IsFloat(w.TypeOf(arg).dtype)) continue;
-      if (hands_on || op.steps || !IsFloat(c.type.dtype)) become[arg] = true;
+      if (hands_on || FindOp(c.op)->steps || !IsFloat(c.type.dtype)) become[arg] = true;
     }
   }
   return become;
@@ -51,24 +59,24 @@ std::vector<bool> BecomeSteps(const Workload& w) {
 bool IsSum(const OpDef& op) { return op.terms != nullptr || (op.pattern == OpPattern::kReduction && !op.exact); }
 
 // By call, what its result may be off by, as RelativeError has it, before steps are made of it; 0 where none are. Sums
-// are off by what their order makes, and what becomes a step by the roundings of the calls before it, some of which a
-// kernel does at once. What rounds nothing is off by what it is made of.
+// are off by what their order makes, narrow floats by their roundings, and what becomes a step by those of the calls
+// before it, some of which a kernel does at once.
 std::vector<double> MayBeOff(const Workload& w) {
   constexpr double kRoundings = 8;
-  const std::vector<bool> become = BecomeSteps(w);
-  const auto of_call = [&](int call) { return become.begin() + static_cast<std::ptrdiff_t>(w.inputs.size()) + call; };
-  const bool steps_behind = std::find(of_call(w.anchor), become.end(), true) != become.end();
+  const std::vector<bool> at_once = BecomeSteps(w, true), at_last = BecomeSteps(w, false);
   std::vector<double> off(w.calls.size(), 0);
   for (int call = 0; call < std::ssize(w.calls); ++call) {
     const Workload::Call& c = w.calls[call];
-    const OpDef& op = *FindOp(c.op);
     const auto is_float = [&](int arg) { return arg >= 0 && IsFloat(w.TypeOf(arg).dtype); };
-    if (!IsFloat(c.type.dtype) || std::ranges::none_of(c.args, is_float)) continue;
+    if (!IsFloat(c.type.dtype) || RoundsNothing(w, c) || std::ranges::none_of(c.args, is_float)) continue;
     const DTypeInfo& type = Info(c.type.dtype);
-    if (call == w.anchor && IsSum(op) && steps_behind) {
+    const size_t value = w.inputs.size() + call;
+    if (at_last[value] && call == w.anchor && IsSum(*FindOp(c.op))) {
       off[call] = std::max(type.tolerance, AllowsTf32(c.attrs) ? kTf32Tolerance : 0);
-    } else if (*of_call(call) && !op.exact && !op.steps && op.types != OpTypes::kMoves) {
-      off[call] = type.bits > 16 ? std::ldexp(kRoundings, -type.mantissa_bits) : type.tolerance;
+    } else if (at_last[value] && type.bits <= 16) {
+      off[call] = type.tolerance;
+    } else if (at_once[value]) {
+      off[call] = std::ldexp(kRoundings, -type.mantissa_bits);
     }
   }
   return off;

@@ -310,6 +310,12 @@ TEST(Inputs, NarrowIntegersAreAllThatThereAre) {
   const Workload division = ParseWorkload("(i8[64,64], i8[64]) div(0,1) -> i8[64,64]; anchor=0").value();
   const NDArray divisor = MakeInputs(division, 1)[1];
   for (int64_t i = 0; i < divisor.size(); ++i) EXPECT_GT(divisor.At(i), 0);
+  const Workload halves = ParseWorkload(
+                              "(u8[50,768]) cast(0; to='f32') -> f32[50,768]; reduce_sum(1; axes=[1] keepdims=0) -> "
+                              "f32[50]; cast(2; to='f16') -> f16[50]; anchor=1")
+                              .value();
+  const NDArray sums = RunReference(halves, MakeInputs(halves, 1)).value();
+  for (int64_t i = 0; i < sums.size(); ++i) EXPECT_TRUE(std::isfinite(sums.At(i)));
 }
 
 // A quantised layer whose reference is one number at all places tells no kernel from another.
@@ -321,6 +327,14 @@ TEST(Inputs, SumsOfIntegersAreScaledIntoTheirRange) {
         "anchor=0",
         "(u8[50,768], const i8[768,70], const f32[70]) matmul(0,1; result='i32') -> i32[50,70]; cast(3; to='f32') -> "
         "f32[50,70]; mul(4,2) -> f32[50,70]; round(5) -> f32[50,70]; clip(6; max=127 min=-128) -> f32[50,70]; "
+        "cast(7; to='i8') -> i8[50,70]; anchor=0",
+        // As MatMulInteger, a scale, Relu and QuantizeLinear become.
+        "(u8[50,768], const i16[768,70], const f32[], const f32[], const f32[]) cast(0; to='i16') -> i16[50,768]; "
+        "matmul(5,1; result='i32') -> i32[50,70]; cast(6; to='f32') -> f32[50,70]; mul(7,2) -> f32[50,70]; "
+        "mul(8,3) -> f32[50,70]; round(9) -> f32[50,70]; add(10,4) -> f32[50,70]; "
+        "clip(11; max=127 min=-128) -> f32[50,70]; cast(12; to='i8') -> i8[50,70]; anchor=1",
+        "(u8[50,768], const i8[768,70], f32[]) matmul(0,1; result='i32') -> i32[50,70]; cast(3; to='f32') -> "
+        "f32[50,70]; div(4,2) -> f32[50,70]; round(5) -> f32[50,70]; clip(6; max=127 min=-128) -> f32[50,70]; "
         "cast(7; to='i8') -> i8[50,70]; anchor=0"}) {
     const absl::StatusOr<Workload> w = ParseWorkload(text);
     ASSERT_TRUE(w.ok()) << w.status();

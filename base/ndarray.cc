@@ -51,7 +51,7 @@ NDArray::NDArray(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(sha
 }
 
 double NDArray::At(int64_t i) const {
-  if (dtype_ == DType::kF32) return static_cast<double>(as<float>()[static_cast<size_t>(i)]);
+  if (dtype_ == DType::kF32) return static_cast<double>(static_cast<const float*>(data())[i]);
   const uint64_t bits = LoadBits(dtype_, data_.get(), i);
   if (IsFloat(dtype_)) return DecodeFloat(dtype_, bits);
   return dtype_ == DType::kU64 ? static_cast<double>(bits)

@@ -58,7 +58,7 @@ void ForEachOther(const void* got, const NDArray& want, const Look& look) {
 
 double LargestOf(const NDArray& a) {
   double largest = 0;
-  for (int64_t i = 0; i < a.size(); ++i) {
+  for (int64_t i = 0, size = a.size(); i < size; ++i) {
     if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
   }
   return largest;

@@ -81,7 +81,7 @@ void FillFloats(NDArray& a, Rng& rng, double low, double high) {
 }
 
 void FillInts(NDArray& a, Rng& rng, int64_t low, int64_t high) {
-  for (int64_t i = 0; i < a.size(); ++i) a.Set(i, static_cast<double>(low + rng.Below(high - low + 1)));
+  for (int64_t i = 0, size = a.size(); i < size; ++i) a.Set(i, static_cast<double>(low + rng.Below(high - low + 1)));
 }
 
 constexpr double kSmall = 7;

@@ -85,11 +85,12 @@ std::vector<double> MayBeOff(const Workload& w) {
 NDArray Shifted(const NDArray& made, double off) {
   if (off == 0) return made;
   double largest = 0;
-  for (int64_t i = 0; i < made.size(); ++i) {
+  const int64_t size = made.size();
+  for (int64_t i = 0; i < size; ++i) {
     if (std::isfinite(made.At(i))) largest = std::max(largest, std::abs(made.At(i)));
   }
   NDArray shifted = made.Clone();
-  for (int64_t i = 0; i < made.size(); ++i) shifted.Set(i, made.At(i) + off * largest);
+  for (int64_t i = 0; i < size; ++i) shifted.Set(i, made.At(i) + off * largest);
   return shifted;
 }
 
@@ -108,7 +109,7 @@ absl::Status AddRange(WorkloadState& state, std::vector<NDArray> values, const s
                               made = Shifted(made, sign * off[first + 1 + call]);
                             }));
     const NDArray shifted = ToPhysical(logical, w.output().perm);
-    for (int64_t i = 0; i < shifted.size(); ++i) {
+    for (int64_t i = 0, size = shifted.size(); i < size; ++i) {
       state.least.Set(i, std::min(state.least.At(i), shifted.At(i)));
       state.most.Set(i, std::max(state.most.At(i), shifted.At(i)));
     }

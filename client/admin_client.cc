@@ -13,7 +13,7 @@ using Stub = v1::AdminService::Stub;
 }  // namespace
 
 struct AdminClient::Impl {
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<ServerConnection> connection;
   std::unique_ptr<Stub> stub;
 
   template <typename Request, typename Reply>
@@ -31,7 +31,7 @@ const std::string& AdminClient::address() const { return impl_->connection->addr
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& address,
                                                                   const ClientOptions& options) {
   auto impl = std::make_unique<Impl>();
-  TEMPER_ASSIGN_OR_RETURN(impl->connection, Connection::Dial(address, options));
+  TEMPER_ASSIGN_OR_RETURN(impl->connection, ServerConnection::Dial(address, options));
   impl->stub = v1::AdminService::NewStub(impl->connection->channel());
   return std::unique_ptr<AdminClient>(new AdminClient(std::move(impl)));
 }

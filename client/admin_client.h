@@ -13,7 +13,7 @@ namespace temper {
 
 class AdminClient {
  public:
-  // See Connection::Dial.
+  // See ServerConnection::Dial.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const std::string& address,
                                                               const ClientOptions& options = {});
   ~AdminClient();

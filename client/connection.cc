@@ -32,10 +32,11 @@ void KeepGrpc() {
 
 }  // namespace
 
-Connection::Connection(std::string address, ClientOptions options, std::shared_ptr<grpc::Channel> channel)
+ServerConnection::ServerConnection(std::string address, ClientOptions options, std::shared_ptr<grpc::Channel> channel)
     : address_(std::move(address)), options_(std::move(options)), channel_(std::move(channel)) {}
 
-absl::StatusOr<std::shared_ptr<Connection>> Connection::Dial(const std::string& address, const ClientOptions& options) {
+absl::StatusOr<std::shared_ptr<ServerConnection>> ServerConnection::Dial(const std::string& address,
+                                                                         const ClientOptions& options) {
   if (address.empty()) return absl::InvalidArgumentError("the server's address is empty; use HOST:PORT or unix:PATH");
   if (!options.token.empty() && options.authority.empty() && !StaysOnThisMachine(address)) {
     return absl::InvalidArgumentError(
@@ -45,22 +46,22 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Dial(const std::string& 
   TEMPER_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ChannelCredentials> credentials,
                           ChannelCredentialsOf(address, {.authority = options.authority}, absl::Now()));
   KeepGrpc();
-  return std::shared_ptr<Connection>(
-      new Connection(address, options, grpc::CreateCustomChannel(address, credentials, ClientSettings())));
+  return std::shared_ptr<ServerConnection>(
+      new ServerConnection(address, options, grpc::CreateCustomChannel(address, credentials, ClientSettings())));
 }
 
-absl::Status Connection::WaitUntilReady(absl::Duration timeout) const {
+absl::Status ServerConnection::WaitUntilReady(absl::Duration timeout) const {
   if (channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("no temper-server at ", address_));
 }
 
-void Connection::Prepare(grpc::ClientContext& context, absl::Duration timeout) const {
+void ServerConnection::Prepare(grpc::ClientContext& context, absl::Duration timeout) const {
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   if (!options_.token.empty()) context.AddMetadata(kAuthorizationKey, absl::StrCat(kBearerPrefix, options_.token));
   if (!options_.identity.empty()) context.AddMetadata(kIdentityKey, options_.identity);
 }
 
-absl::Status Connection::Told(const grpc::Status& status) const {
+absl::Status ServerConnection::Told(const grpc::Status& status) const {
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
   // gRPC tells the way that it went; what happened at its end comes last.
   const std::string& message = status.error_message();

@@ -25,11 +25,12 @@ struct ClientOptions {
   std::string identity;   // what this client calls itself; empty: nothing
 };
 
-class Connection {
+class ServerConnection {
  public:
   // `address`: "HOST:PORT" or "unix:PATH". Does not connect yet, so it cannot fail for a server that is not there.
   // kInvalidArgument: no address, or a token that others could read on its way. Else see ChannelCredentialsOf.
-  static absl::StatusOr<std::shared_ptr<Connection>> Dial(const std::string& address, const ClientOptions& options);
+  static absl::StatusOr<std::shared_ptr<ServerConnection>> Dial(const std::string& address,
+                                                                const ClientOptions& options);
 
   const std::string& address() const { return address_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
@@ -55,7 +56,7 @@ class Connection {
   }
 
  private:
-  Connection(std::string address, ClientOptions options, std::shared_ptr<grpc::Channel> channel);
+  ServerConnection(std::string address, ClientOptions options, std::shared_ptr<grpc::Channel> channel);
 
   const std::string address_;
   const ClientOptions options_;

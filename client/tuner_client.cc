@@ -83,7 +83,7 @@ bool StopSignal::cancelled() const {
 }
 
 struct TunerClient::Impl {
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<ServerConnection> connection;
   std::unique_ptr<v1::TuningService::Stub> stub;
 
   template <typename Request, typename Reply>
@@ -101,7 +101,7 @@ const std::string& TunerClient::address() const { return impl_->connection->addr
 absl::StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address,
                                                                   const ClientOptions& options) {
   auto impl = std::make_unique<Impl>();
-  TEMPER_ASSIGN_OR_RETURN(impl->connection, Connection::Dial(address, options));
+  TEMPER_ASSIGN_OR_RETURN(impl->connection, ServerConnection::Dial(address, options));
   impl->stub = v1::TuningService::NewStub(impl->connection->channel());
   return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
 }

@@ -32,7 +32,7 @@ class StopSignal {
 
 class TunerClient {
  public:
-  // See Connection::Dial.
+  // See ServerConnection::Dial.
   static absl::StatusOr<std::unique_ptr<TunerClient>> Connect(const std::string& address,
                                                               const ClientOptions& options = {});
   ~TunerClient();

@@ -167,7 +167,7 @@ void Emitter::EmitUnrolled(const ir::StmtNode& s) {
 }
 
 void Emitter::EmitVectorized(const ir::StmtNode& s) {
-  for (const Piece& piece : PowerOfTwoPieces(s.extent, WidestPiece(context_.target))) {
+  for (const VectorPiece& piece : PowerOfTwoPieces(s.extent, WidestPiece(context_.target))) {
     if (!status_.ok()) return;
     if (piece.length == 1) {
       Bind(s.var, {Binding::kConstant, piece.base}, s.extent);
@@ -409,7 +409,7 @@ int64_t Emitter::WidestAccess(const ir::StmtNode& alloc) const {
     if (loop->kind != StmtKind::kFor || loop->for_kind != ForKind::kVectorized) return;
     auto use = [&](const ir::Buffer& b, const std::vector<Expr>& indices) {
       if (b != alloc.buffer || indices.empty() || !ir::UsesVar(indices.back(), loop->var)) return;
-      const std::vector<Piece> pieces = PowerOfTwoPieces(loop->extent, WidestPiece(context_.target));
+      const std::vector<VectorPiece> pieces = PowerOfTwoPieces(loop->extent, WidestPiece(context_.target));
       if (!pieces.empty()) widest = std::max(widest, pieces.front().length);
     };
     ir::VisitStmt(loop->body, [&](const Stmt& store) {

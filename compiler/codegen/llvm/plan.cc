@@ -125,8 +125,8 @@ absl::StatusOr<Captures> CapturesOf(const Stmt& loop, const FunctionPlan& plan) 
   return captures;
 }
 
-std::vector<Piece> PowerOfTwoPieces(int64_t extent, int64_t cap) {
-  std::vector<Piece> pieces;
+std::vector<VectorPiece> PowerOfTwoPieces(int64_t extent, int64_t cap) {
+  std::vector<VectorPiece> pieces;
   for (int64_t base = 0; base < extent;) {
     int64_t length = 1;
     while (length * 2 <= std::min(cap, extent - base)) length *= 2;

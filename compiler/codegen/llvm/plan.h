@@ -35,9 +35,9 @@ struct Captures {
 absl::StatusOr<Captures> CapturesOf(const ir::Stmt& loop, const FunctionPlan& plan);
 
 // [0, extent) cut into pieces whose lengths are powers of two, none above `cap`: the largest first.
-struct Piece {
+struct VectorPiece {
   int64_t base, length;
 };
-std::vector<Piece> PowerOfTwoPieces(int64_t extent, int64_t cap);
+std::vector<VectorPiece> PowerOfTwoPieces(int64_t extent, int64_t cap);
 
 }  // namespace temper

@@ -12,7 +12,7 @@ namespace temper {
 RegisterArray::RegisterArray(llvm::IRBuilder<>& b, const std::string& name, llvm::Type* element, int64_t size,
                              int64_t columns, int64_t granule)
     : element_(element), columns_(columns), size_(size) {
-  for (const Piece& p : PowerOfTwoPieces(columns_, granule)) chunks_.push_back({p.base, p.length});
+  for (const VectorPiece& p : PowerOfTwoPieces(columns_, granule)) chunks_.push_back({p.base, p.length});
   llvm::IRBuilder<>::InsertPointGuard guard(b);
   llvm::BasicBlock& entry = b.GetInsertBlock()->getParent()->getEntryBlock();
   b.SetInsertPoint(&entry, entry.begin());

@@ -80,7 +80,8 @@ class Fleet {
  public:
   static absl::StatusOr<std::unique_ptr<Fleet>> Join(const ServerProcess& server, const Access& access,
                                                      const Options& options) {
-    TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<Connection> connection, Connection::Dial(server.address(), access.client));
+    TEMPER_ASSIGN_OR_RETURN(std::shared_ptr<ServerConnection> connection,
+                            ServerConnection::Dial(server.address(), access.client));
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, TunerClient::Connect(server.address(), access.client));
     return std::unique_ptr<Fleet>(
         new Fleet(server.address(), access, options, std::move(connection), std::move(client)));
@@ -154,7 +155,7 @@ class Fleet {
 
  private:
   Fleet(const std::string& address, const Access& access, const Options& options,
-        std::shared_ptr<Connection> connection, std::unique_ptr<TunerClient> client)
+        std::shared_ptr<ServerConnection> connection, std::unique_ptr<TunerClient> client)
       : options_(options),
         connection_(std::move(connection)),
         client_(std::move(client)),
@@ -186,7 +187,7 @@ class Fleet {
   }
 
   const Options options_;
-  const std::shared_ptr<Connection> connection_;
+  const std::shared_ptr<ServerConnection> connection_;
   const std::unique_ptr<TunerClient> client_;
   std::vector<std::unique_ptr<NullWorker>> workers_;
   std::unique_ptr<v1::TuningService::Stub> asking_;

@@ -22,7 +22,8 @@ test: setup-build setup-test
 	ctest --test-dir $(BUILD) --output-on-failure -j $$(($(JOBS) + 1))  # several wait for most of their time
 
 # The faults of tests/chaos at their full figures: minutes of partitions and frozen processes, hundreds of kills, and a
-# weekend in an hour (TEMPER_SOAK_MINUTES). A thousand seeds of the simulator. Then all sanitized tests, and the fleet's under ThreadSanitizer.
+# weekend in an hour (TEMPER_SOAK_MINUTES). A thousand seeds of the simulator. Then all sanitized tests, and the fleet's
+# under ThreadSanitizer.
 soak: setup-build setup-test
 	@$(CONFIGURE) -DTEMPER_TESTS=ON $(REPORT)
 	cmake --build $(BUILD) -j $(JOBS)

@@ -56,14 +56,6 @@ void ForEachOther(const void* got, const NDArray& want, const Look& look) {
   }
 }
 
-double LargestOf(const NDArray& a) {
-  double largest = 0;
-  for (int64_t i = 0, size = a.size(); i < size; ++i) {
-    if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
-  }
-  return largest;
-}
-
 // `most_off`: so many elements may be, if they are numbers.
 absl::Status Check(const void* got, const NDArray& want, int64_t most_off, double tolerance) {
   const double error = OutputError(got, want);
@@ -88,6 +80,14 @@ absl::Status Check(const void* got, const NDArray& want, int64_t most_off, doubl
 }  // namespace
 
 double ErrorBound(DType dtype) { return Info(dtype).tolerance; }
+
+double LargestOf(const NDArray& a) {
+  double largest = 0;
+  for (int64_t i = 0, size = a.size(); i < size; ++i) {
+    if (std::isfinite(a.At(i))) largest = std::max(largest, std::abs(a.At(i)));
+  }
+  return largest;
+}
 
 double OutputError(const void* got, const NDArray& want) {
   if (want.dtype() == DType::kF32) {

@@ -7,6 +7,8 @@ namespace temper::worker {
 
 // What an output may be off by, as RelativeError has it: integers and booleans not at all.
 double ErrorBound(DType dtype);
+// The largest magnitude of those that are finite, by which errors are relative.
+double LargestOf(const NDArray& a);
 // RelativeError of the dense array at `got` against `want`, fast where it matters.
 double OutputError(const void* got, const NDArray& want);
 // kDataLoss names the first element that is off, and by how much all are. `tolerance`: what floats may be off by if

@@ -56,7 +56,7 @@ std::vector<bool> BecomeSteps(const Workload& w, bool at_once) {
   return become;
 }
 
-bool IsSum(const OpDef& op) { return op.terms != nullptr || (op.pattern == OpPattern::kReduction && !op.exact); }
+bool IsSum(const OpDef& op) { return op.terms != nullptr || op.pattern == OpPattern::kReduction; }
 
 // By call, what its result may be off by, as RelativeError has it, before steps are made of it; 0 where none are. Sums
 // are off by what their order makes, narrow floats by their roundings, and what becomes a step by those of the calls
@@ -84,13 +84,9 @@ std::vector<double> MayBeOff(const Workload& w) {
 
 NDArray Shifted(const NDArray& made, double off) {
   if (off == 0) return made;
-  double largest = 0;
-  const int64_t size = made.size();
-  for (int64_t i = 0; i < size; ++i) {
-    if (std::isfinite(made.At(i))) largest = std::max(largest, std::abs(made.At(i)));
-  }
+  const double by = off * LargestOf(made);
   NDArray shifted = made.Clone();
-  for (int64_t i = 0; i < size; ++i) shifted.Set(i, made.At(i) + off * largest);
+  for (int64_t i = 0, size = made.size(); i < size; ++i) shifted.Set(i, made.At(i) + by);
   return shifted;
 }
 

@@ -83,7 +83,7 @@ absl::Status Jobs(const FleetOptions& o) {
 
 absl::Status Watch(const FleetOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<TunerClient> client, ConnectTo<TunerClient>(o.connect));
-  JobView view;
+  WatchedJob view;
   Progress progress(stdout, isatty(STDOUT_FILENO) != 0, false);
   TEMPER_RETURN_IF_ERROR(client->WatchJob(o.job, [&](const v1::JobEvent& event) {
     view.Apply(event);

@@ -95,7 +95,7 @@ absl::Status MeasureShapes(const PretrainOptions& o, std::span<const DrawnShape*
   request.set_close_with_command(true);
   request.set_no_booster(true);
   TEMPER_ASSIGN_OR_RETURN(const int64_t job, client.SubmitJob(request));
-  JobView view;
+  WatchedJob view;
   const absl::Status watched = client.WatchJob(
       job,
       [&](const v1::JobEvent& event) {

@@ -109,12 +109,12 @@ void PrintLine(const nlohmann::ordered_json& json) {
 }
 
 // Behind why a local run ended.
-std::string WhatIsKept(const JobView& view) {
+std::string WhatIsKept(const WatchedJob& view) {
   return view.latest.trials() == 0 ? "" : "; what was measured is kept, the same command goes on from there";
 }
 
 // A local run ends, a server's job goes on: it is not done then.
-absl::StatusOr<bool> Interrupted(const TuneOptions& o, TunerClient& client, int64_t job, const JobView& view) {
+absl::StatusOr<bool> Interrupted(const TuneOptions& o, TunerClient& client, int64_t job, const WatchedJob& view) {
   if (o.records.server.empty()) {
     (void)client.CancelJob(job);  // the server may be gone already; its records are safe either way
     return absl::CancelledError(absl::StrCat("interrupted", WhatIsKept(view)));
@@ -165,7 +165,7 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
   }
   TEMPER_ASSIGN_OR_RETURN(int64_t job, client->SubmitJob(request));
 
-  JobView view;
+  WatchedJob view;
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, local);
   absl::Status watched = client->WatchJob(
       job,

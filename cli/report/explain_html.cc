@@ -66,7 +66,7 @@ std::string Head(std::initializer_list<const char*> columns) {
 PlotSeries Scatter(const std::vector<const OperatorReport*>& operators) {
   PlotSeries dots;
   for (const OperatorReport* op : operators) {
-    for (const Trial& t : op->trials) dots.points.emplace_back(t.draft_s * 1e3, t.measured_s * 1e3);
+    for (const PlottedTrial& t : op->trials) dots.points.emplace_back(t.draft_s * 1e3, t.measured_s * 1e3);
   }
   return dots;
 }
@@ -82,13 +82,13 @@ Plot ScatterPlot(const std::vector<const OperatorReport*>& operators) {
 // Before its first time an operator counts with that one; without any, with its default.
 std::string BestPlots(const std::vector<const OperatorReport*>& operators, bool as_counted) {
   struct Step {
-    const Trial* trial;
+    const PlottedTrial* trial;
     size_t op;
   };
   std::vector<Step> steps;
   std::vector<double> best(operators.size(), 0);
   for (size_t i = 0; i < operators.size(); ++i) {
-    for (const Trial& trial : operators[i]->trials) {
+    for (const PlottedTrial& trial : operators[i]->trials) {
       steps.push_back({&trial, i});
       if (best[i] == 0 && trial.may_be_best) best[i] = trial.measured_s;
     }

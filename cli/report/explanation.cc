@@ -195,7 +195,7 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
       report.gap = FindSearchGap(own->second, best->record, report.untuned.template_name, Text(report.untuned.config));
     }
     for (const Record& r : own->second) {
-      Trial trial{.id = r.id, .time_unix_ms = r.time_unix_ms};
+      PlottedTrial trial{.id = r.id, .time_unix_ms = r.time_unix_ms};
       if (r.ok()) trial.measured_s = MedianCost(r);
       trial.may_be_best = MayBeBest(r);
       if (const auto legal = configs.Look(r.template_name, r.config); legal.has_value() && configs.IsThisBuilds(r))
@@ -235,11 +235,11 @@ void EstimateTheRest(std::vector<OperatorReport>* operators) {
 
 // The time that tuning the model had taken when each trial was done.
 void SetTuningClock(std::vector<OperatorReport>* operators) {
-  std::vector<Trial*> trials;
+  std::vector<PlottedTrial*> trials;
   for (OperatorReport& op : *operators) {
-    for (Trial& trial : op.trials) trials.push_back(&trial);
+    for (PlottedTrial& trial : op.trials) trials.push_back(&trial);
   }
-  std::sort(trials.begin(), trials.end(), [](const Trial* a, const Trial* b) {
+  std::sort(trials.begin(), trials.end(), [](const PlottedTrial* a, const PlottedTrial* b) {
     return std::tie(a->time_unix_ms, a->id) < std::tie(b->time_unix_ms, b->id);
   });
   int64_t clock_ms = 0;

@@ -24,7 +24,7 @@ struct ConfigReport {
 };
 
 // A record of the operator, as a point of the plots.
-struct Trial {
+struct PlottedTrial {
   int64_t id = 0, time_unix_ms = 0;
   double at_s = 0;        // of tuning this model, pauses left out
   double measured_s = 0;  // 0: failed
@@ -53,10 +53,10 @@ struct OperatorReport {
   std::string purpose;  // of the best record
   double age_s = 0;     // of the best record
   bool stale = false;
-  std::optional<SearchGap> gap;     // of the best record
-  std::vector<Difference> knobs;    // that the tuned config changed
-  std::vector<Difference> effects;  // of that, in terms of the footprint
-  std::vector<Trial> trials;        // in id order, failures too
+  std::optional<SearchGap> gap;      // of the best record
+  std::vector<Difference> knobs;     // that the tuned config changed
+  std::vector<Difference> effects;   // of that, in terms of the footprint
+  std::vector<PlottedTrial> trials;  // in id order, failures too
   int failures = 0;
   std::optional<Nearest> nearest;
 

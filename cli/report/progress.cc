@@ -50,7 +50,7 @@ std::string Padded(const std::string& name, size_t columns) {
 }
 
 // By task, each so many columns wide.
-std::map<int, std::string> NamesOf(const JobView& view, size_t columns) {
+std::map<int, std::string> NamesOf(const WatchedJob& view, size_t columns) {
   std::vector<std::string> workloads;
   for (const auto& [id, task] : view.tasks) workloads.push_back(task.workload());
   const std::vector<std::string> drawn = ShortNames(workloads, columns);
@@ -102,7 +102,7 @@ struct Sums {
   int measured = 0, tasks = 0;       // how many those are, and how many there are
   int64_t failed = 0;
 };
-Sums SumUp(const JobView& view) {
+Sums SumUp(const WatchedJob& view) {
   Sums sums;
   for (const auto& [id, task] : view.tasks) {
     sums.known_s += TaskSeconds(task);
@@ -129,7 +129,7 @@ std::string Compared(const Sums& sums) {
 
 }  // namespace
 
-nlohmann::ordered_json EventJson(const JobView& view, int64_t job) {
+nlohmann::ordered_json EventJson(const WatchedJob& view, int64_t job) {
   const v1::JobEvent& event = view.latest;
   const Sums sums = SumUp(view);
   nlohmann::ordered_json warnings = nlohmann::ordered_json::array();
@@ -149,7 +149,7 @@ nlohmann::ordered_json EventJson(const JobView& view, int64_t job) {
           {"warnings", warnings}};
 }
 
-void JobView::Apply(const v1::JobEvent& event) {
+void WatchedJob::Apply(const v1::JobEvent& event) {
   latest = event;
   for (const v1::TaskProgress& task : event.tasks()) tasks[task.task()] = task;
   outcomes.clear();
@@ -159,7 +159,7 @@ void JobView::Apply(const v1::JobEvent& event) {
   }
 }
 
-void Progress::Show(const JobView& view, bool final) {
+void Progress::Show(const WatchedJob& view, bool final) {
   if (terminal_) {
     Table(view);
     return;
@@ -171,7 +171,7 @@ void Progress::Show(const JobView& view, bool final) {
   last_cursor_ = view.latest.cursor();
 }
 
-bool Progress::Line(const JobView& view) {
+bool Progress::Line(const WatchedJob& view) {
   const std::string& state = view.latest.state();
   if (state == "waiting_for_device" && !own_worker_) {
     absl::FPrintF(out_, "[%5.1f s] waiting for a worker that serves device key '%s'\n", view.latest.elapsed_s(),
@@ -189,7 +189,7 @@ bool Progress::Line(const JobView& view) {
   return true;
 }
 
-void Progress::Table(const JobView& view) {
+void Progress::Table(const WatchedJob& view) {
   std::vector<const v1::TaskProgress*> rows;
   for (const auto& [id, task] : view.tasks) rows.push_back(&task);
   const double total = SumUp(view).known_s;

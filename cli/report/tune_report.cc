@@ -18,7 +18,7 @@ struct OperatorCount {
 };
 
 // By the operator that a task is about, most trials first.
-std::vector<OperatorCount> CountByOperator(const JobView& view) {
+std::vector<OperatorCount> CountByOperator(const WatchedJob& view) {
   std::map<std::string, OperatorCount> counts;
   for (const auto& [id, task] : view.tasks) {
     const absl::StatusOr<Workload> workload = ParseWorkload(task.workload());

@@ -11,7 +11,7 @@ namespace temper {
 
 struct TuneReport {
   std::string model, device;
-  JobView view;
+  WatchedJob view;
   double seconds = 0;  // from the start of the command
 
   nlohmann::ordered_json Json() const;

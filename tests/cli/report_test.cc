@@ -44,7 +44,7 @@ TEST(ShortNames, RowsThatDifferAreDrawnApart) {
 }
 
 // What is shown, on a terminal or elsewhere.
-std::string Drawn(const JobView& view, bool terminal = true) {
+std::string Drawn(const WatchedJob& view, bool terminal = true) {
   char* text = nullptr;
   size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
@@ -56,7 +56,7 @@ std::string Drawn(const JobView& view, bool terminal = true) {
 }
 
 TEST(ProgressTable, ASpeedupIsThereOnceTheDefaultIsMeasured) {
-  JobView view;
+  WatchedJob view;
   v1::TaskProgress& task = view.tasks[0];
   task.set_workload(Conv(56, 64, 3));
   task.set_weight(1);
@@ -71,7 +71,7 @@ TEST(ProgressTable, ASpeedupIsThereOnceTheDefaultIsMeasured) {
 }
 
 TEST(ProgressLine, WhatAServerWarnsOfMovesNoCursor) {
-  JobView view;
+  WatchedJob view;
   view.latest.set_state("running");
   view.latest.set_trials(1);
   view.latest.add_warnings("\x1b[2J gone");
@@ -79,7 +79,7 @@ TEST(ProgressLine, WhatAServerWarnsOfMovesNoCursor) {
 }
 
 TEST(ProgressLine, ComparesOnlyWhatIsMeasuredBothWays) {
-  JobView view;
+  WatchedJob view;
   view.latest.set_state("done");
   view.latest.set_trials(2);
   for (const int task : {0, 1}) {

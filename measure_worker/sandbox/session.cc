@@ -96,6 +96,8 @@ class BatchSession {
       if (!any) return absl::OkStatus();
       TEMPER_RETURN_IF_ERROR(TimeCanary().status());
       if (canary_.drift() > kUsualDrift) break;
+      // Nobody races against a time that counts no more, least of all against its own.
+      incumbent_s_ = told_best_s_;
       for (Entry& e : entries) {
         if (std::exchange(e.measured, false)) MeasureAlone(e);
       }
@@ -115,6 +117,7 @@ class BatchSession {
       e.measured = false;
       e.program.reset();
       e.result.drift = drift;
+      KeepBest(told_best_s_, e.result);
       Tell(e.index, e.result);
     }
   }
@@ -172,10 +175,14 @@ class BatchSession {
       Finish(e, absl::IsDataLoss(status) ? Outcome::kWrongAnswer : Outcome::kInfrastructure, status);
     } else {
       e.result.outcome = samples.raced_out ? Outcome::kRacedOut : Outcome::kOk;
-      const double median_s = Median(samples.costs_s);
-      if (!samples.raced_out && (incumbent_s_ == 0 || median_s < incumbent_s_)) incumbent_s_ = median_s;
+      KeepBest(incumbent_s_, e.result);
       e.measured = true;
     }
+  }
+
+  static void KeepBest(double& best_s, const TrialResult& result) {
+    const double median_s = Median(result.costs_s);
+    if (result.outcome == Outcome::kOk && (best_s == 0 || median_s < best_s)) best_s = median_s;
   }
 
   void Finish(Entry& e, Outcome outcome, const absl::Status& status) {
@@ -194,7 +201,8 @@ class BatchSession {
   const BatchOrder& order_;
   Canary& canary_;
   Reporter& reporter_;
-  double incumbent_s_ = order_.work.incumbent_s;
+  double told_best_s_ = order_.work.incumbent_s;
+  double incumbent_s_ = told_best_s_;  // the best that was told, or measured since
   std::vector<char> told_;  // by candidate; builds tell from several threads
 };
 

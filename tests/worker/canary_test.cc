@@ -44,15 +44,16 @@ TEST(Canary, IsDueAtFirstAndThenAfterItsInterval) {
   EXPECT_TRUE(canary.Due(1100));
 }
 
-// Candidates take what their config says in microseconds; canaries what the script says, 0: they fail.
+// Candidates take what their config says in microseconds, "300/350" 300 when they are measured first and 350 later;
+// canaries what the script says, 0: they fail.
 class FakeKernels : public KernelBench {
  public:
   class FakeProgram : public Program {
    public:
-    FakeProgram(double seconds, int& measured, FakeKernels& kernels)
-        : seconds_(seconds), measured_(measured), kernels_(kernels) {}
+    FakeProgram(double seconds, double later_s, int& measured, FakeKernels& kernels)
+        : seconds_(seconds), later_s_(later_s), measured_(measured), kernels_(kernels) {}
     absl::StatusOr<double> Verify() override {
-      ++measured_;
+      if (++measured_ > 1) seconds_ = later_s_;
       if (kernels_.room < seconds_) return absl::ResourceExhaustedError("no memory for its scratch");
       if (measured_ == kernels_.lost_at) kernels_.is_lost = true;
       if (kernels_.is_lost) return absl::InternalError("the device does not answer");
@@ -62,7 +63,8 @@ class FakeKernels : public KernelBench {
     absl::Status CheckAfterwards() override { return absl::OkStatus(); }
 
    private:
-    const double seconds_;
+    double seconds_;
+    const double later_s_;
     int& measured_;
     FakeKernels& kernels_;
   };
@@ -72,7 +74,9 @@ class FakeKernels : public KernelBench {
     if (candidate.config == "huge") return absl::ResourceExhaustedError("no memory for its code");
     if (candidate.config == "lose") is_lost = true;
     if (is_lost) return absl::InternalError("the device does not answer");
-    return std::make_unique<FakeProgram>(std::stod(candidate.config) * 1e-6, measured[candidate.config], *this);
+    const std::string& config = candidate.config;
+    const double seconds = std::stod(config) * 1e-6, later_s = std::stod(config.substr(config.find('/') + 1)) * 1e-6;
+    return std::make_unique<FakeProgram>(seconds, later_s, measured[config], *this);
   }
   absl::StatusOr<double> TimeCanary() override {
     const double seconds = canaries.empty() ? 1 : canaries.front();
@@ -166,6 +170,18 @@ TEST(WatchedSession, WhatTheDeviceWasSlowAroundForAMomentIsMeasuredAgainAtOnceIf
   CarryOut(backend, Order({"300", "301", "302", "900"}), canary, trials);
   EXPECT_THAT(trials.Drifts(), ElementsAre(1, 1, 1, 1.5));
   EXPECT_THAT(backend.measured, ElementsAre(Pair("300", 1), Pair("301", 2), Pair("302", 1), Pair("900", 1)));
+}
+
+TEST(WatchedSession, WhatIsMeasuredAgainDoesNotRaceAgainstItsFormerSelf) {
+  FakeKernels backend;
+  backend.canaries = {1, 1.5, 1, 1, 1};  // slow after all were measured
+  Canary canary(INT64_MAX / 2);
+  Trials trials;
+  BatchOrder order = Order({"300/350", "290/340", "300/500"});
+  order.work.plan.race_factor = 1.3;
+  CarryOut(backend, order, canary, trials);
+  EXPECT_THAT(backend.measured, Each(Pair(_, 2)));
+  EXPECT_THAT(trials.Outcomes(), ElementsAre("ok", "ok", "raced_out"));
 }
 
 TEST(WatchedSession, ADeviceThatStaysSlowIsNotWaitedFor) {

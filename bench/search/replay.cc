@@ -109,9 +109,9 @@ double Quantile(std::vector<double> values, double q) {
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-Difference PairedDifference(const std::vector<double>& a, const std::vector<double>& b) {
+PairedResult PairedDifference(const std::vector<double>& a, const std::vector<double>& b) {
   const double n = static_cast<double>(a.size());
-  Difference d;
+  PairedResult d;
   for (size_t i = 0; i < a.size(); ++i) d.mean += (a[i] - b[i]) / n;
   double square = 0;
   for (size_t i = 0; i < a.size(); ++i) square += (a[i] - b[i] - d.mean) * (a[i] - b[i] - d.mean);

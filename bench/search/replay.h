@@ -51,9 +51,9 @@ double RegretOfAll(const RecordedSpace& space);
 
 double Quantile(std::vector<double> values, double q);
 // Mean of a[i] - b[i] and half the width of its 95 % interval.
-struct Difference {
+struct PairedResult {
   double mean = 0, half_width = 0;
 };
-Difference PairedDifference(const std::vector<double>& a, const std::vector<double>& b);
+PairedResult PairedDifference(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace temper

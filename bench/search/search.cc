@@ -70,7 +70,7 @@ void PrintComparison(const AllRegrets& all, bool told) {
   if (xgb == all.end()) return;
   for (const auto& other : {ga, random}) {
     if (other == all.end()) continue;
-    const Difference d = PairedDifference(xgb->second, other->second);
+    const PairedResult d = PairedDifference(xgb->second, other->second);
     std::printf(" xgb less %s: %.2f +- %.2f points\n", std::string(other->first).c_str(), 100 * d.mean,
                 100 * d.half_width);
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace temper {
 namespace {
@@ -21,6 +22,20 @@ auto DeviceAndTemplateOf(const Record& r) {
 
 // A failure counts for the very device and anchor.
 auto TrialOf(const Record& r) { return std::tuple_cat(PlaceOf(r), std::tie(r.anchor, r.fingerprint), CandidateOf(r)); }
+
+// Among these, the finals of the job that measured last stand.
+auto ContestOf(const Record& r) { return std::tuple_cat(PlaceOf(r), std::tie(r.anchor, r.fingerprint, r.codegen_id)); }
+using Contests = std::map<decltype(ContestOf(std::declval<const Record&>())), const Record*>;
+
+Contests LastFinals(const std::vector<Record>& records) {
+  Contests last;
+  for (const Record& r : records) {
+    if (!DecidesAnew(r)) continue;
+    const Record*& final = last.try_emplace(ContestOf(r), &r).first->second;
+    if (r.id > final->id) final = &r;
+  }
+  return last;
+}
 
 // Records of this store's own jobs are in the order of their ids, whatever the clock said meanwhile; of those that came
 // from elsewhere only their time tells.
@@ -60,6 +75,8 @@ bool Refutes(const Record& r) { return IsOwnFailure(r.outcome); }
 
 bool Retires(const Record& r) { return r.purpose == "revalidate" && r.ok(); }
 
+bool DecidesAnew(const Record& r) { return r.purpose == "final" && r.ok() && r.job != 0 && !IsPut(r); }
+
 std::vector<Record> Standing(std::vector<Record> records) {
   // By what they are about; of failures, the last one says it all.
   std::map<decltype(TrialOf(records[0])), std::pair<int64_t, int64_t>> failures;  // ids: measured, put
@@ -86,8 +103,14 @@ std::vector<Record> Standing(std::vector<Record> records) {
                     (later->codegen_id != r.codegen_id || CandidateOf(*later) == CandidateOf(r));
            });
   };
+  const Contests last_finals = LastFinals(records);
+  const auto decided_anew = [&](const Record& r) {
+    if (r.purpose != "final") return false;
+    const auto last = last_finals.find(ContestOf(r));
+    return last != last_finals.end() && last->second->job != r.job && IsLater(*last->second, r);
+  };
   std::vector<bool> stands;
-  for (const Record& r : records) stands.push_back(MayBeBest(r) && !refuted(r) && !retired(r));
+  for (const Record& r : records) stands.push_back(MayBeBest(r) && !refuted(r) && !retired(r) && !decided_anew(r));
   std::vector<Record> standing;
   for (size_t i = 0; i < records.size(); ++i) {
     if (stands[i]) standing.push_back(std::move(records[i]));
@@ -124,14 +147,21 @@ std::vector<int64_t> Dispensable(std::vector<Record> records, int64_t keep,
   };
   std::vector<bool> kept;
   std::set<decltype(TrialOf(records[0]))> fallen;  // kept, though they stand no longer: what says so is kept too
+  const Contests last_finals = LastFinals(records);
+  std::set<int64_t> deciders;
   for (const Record& r : records) {
     kept.push_back(static_cast<int64_t>(kept.size()) < keep || is_best(r) || Retires(r) || may_deny(r) ||
                    (r.job != 0 && is_running(r.job)));
-    if (kept.back() && MayBeBest(r) && !stands.contains(r.id)) fallen.insert(TrialOf(r));
+    if (!kept.back() || !MayBeBest(r) || stands.contains(r.id)) continue;
+    fallen.insert(TrialOf(r));
+    const auto last = last_finals.find(ContestOf(r));
+    if (r.purpose == "final" && last != last_finals.end()) deciders.insert(last->second->id);
   }
   std::vector<int64_t> ids;
   for (size_t i = 0; i < records.size(); ++i) {
-    if (!kept[i] && !(Refutes(records[i]) && fallen.contains(TrialOf(records[i])))) ids.push_back(records[i].id);
+    const Record& r = records[i];
+    const bool speaks = (Refutes(r) && fallen.contains(TrialOf(r))) || deciders.contains(r.id);
+    if (!kept[i] && !speaks) ids.push_back(r.id);
   }
   return ids;
 }

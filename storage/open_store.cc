@@ -10,7 +10,7 @@ struct Kind {
   std::string_view scheme;
   absl::StatusOr<std::unique_ptr<Store>> (*open)(const std::string& rest, OpenMode mode);
   absl::Status (*snapshot)(const std::string& rest, const std::string& to);
-  absl::Status (*restore)(const std::string& from, const std::string& rest);
+  absl::StatusOr<std::string> (*restore)(const std::string& from, const std::string& rest);
 };
 
 constexpr Kind kKinds[] = {{"sqlite:", OpenSqliteStore, SnapshotSqliteStore, RestoreSqliteStore},
@@ -36,7 +36,7 @@ absl::Status SnapshotStore(const std::string& from, const std::string& to) {
   return kind->snapshot(rest, to);
 }
 
-absl::Status RestoreStore(const std::string& from, const std::string& to) {
+absl::StatusOr<std::string> RestoreStore(const std::string& from, const std::string& to) {
   const auto [kind, rest] = Split(to);
   return kind->restore(from, rest);
 }

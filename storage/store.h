@@ -122,9 +122,10 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& url, OpenMod
 // One file with what the database of `from`, a url too, holds at this moment, whoever writes it meanwhile. `to` is
 // there whole or not at all; kAlreadyExists: it is there already.
 absl::Status SnapshotStore(const std::string& from, const std::string& to);
-// Puts the snapshot `from`, a file that is checked from end to end, in the place of `to`, a path; what was there is
-// kept as TO.before-restore. Old or new, never mixed. kFailedPrecondition: a process writes `to`.
-absl::Status RestoreStore(const std::string& from, const std::string& to);
+// Puts the snapshot `from`, a file that is checked from end to end, in the place of `to`, a path. Returns where what
+// was there is kept: TO.before-restore, or with a number behind it, where that is there already; empty: nothing was
+// there. Old or new, never mixed. kFailedPrecondition: a process writes `to`.
+absl::StatusOr<std::string> RestoreStore(const std::string& from, const std::string& to);
 
 // One JSON object a line, the form of `db export` and `db list --json`. Ids, job numbers and executions are those of
 // the store it came from; an import drops them. kInvalidArgument names the field.

@@ -168,11 +168,9 @@ absl::Status Merge(const DbOptions& o) {
 
 absl::Status Restore(const DbOptions& o) {
   const std::string path = DatabasePath(o.records);
-  std::error_code ignored;  // restoring says what is wrong
-  const bool replaces = std::filesystem::exists(path, ignored);
-  TEMPER_RETURN_IF_ERROR(RestoreStore(o.snapshot, path));
+  TEMPER_ASSIGN_OR_RETURN(const std::string kept, RestoreStore(o.snapshot, path));
   std::printf("%s is what %s held%s\n", path.c_str(), o.snapshot.c_str(),
-              replaces ? absl::StrCat("; what was there before is ", path, ".before-restore").c_str() : "");
+              kept.empty() ? "" : absl::StrCat("; what was there before is ", kept).c_str());
   return absl::OkStatus();
 }
 
@@ -181,6 +179,7 @@ absl::Status Prune(const DbOptions& o) {
   if (o.audit_days > 0) options.audit_before_unix_ms = absl::ToUnixMillis(absl::Now() - o.audit_days * absl::Hours(24));
   if (options.keep_records == 0 && options.keep_jobs == 0 && options.audit_before_unix_ms == 0)
     return absl::InvalidArgumentError("say what to keep: --keep-records, --keep-jobs or --audit-days");
+  TEMPER_RETURN_IF_ERROR(OpenForReading(o).status());  // one that is not there is not made
   const OpenMode mode = options.dry_run ? OpenMode::kReadOnly : OpenMode::kReadWrite;
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(DatabasePath(o.records), mode));
   TEMPER_ASSIGN_OR_RETURN(const Pruned pruned, store->Prune(options));
@@ -238,8 +237,10 @@ void AddDb(CLI::App& app, Action* action) {
       ->check(CLI::PositiveNumber);
   prune->add_flag("--dry-run", o->prune.dry_run, "only say how much would be removed");
   for (CLI::App* command : {best, list, imports, merge, exports}) {
-    command->add_option("--server", o->records.server,
-                        "through the server that holds the database (default, without --db: TEMPER_SERVER)");
+    command
+        ->add_option("--server", o->records.server,
+                     "through the server that holds the database (default, without --db: TEMPER_SERVER)")
+        ->excludes("--db");
     AddCredentialOptions(command, &o->records);
     command->parse_complete_callback([o] { UseEnvironment(&o->records); });
   }

@@ -262,7 +262,7 @@ absl::Status SnapshotMemoryStore(const std::string& name, const std::string& to)
   return absl::UnimplementedError("memory: can not be copied into a file");
 }
 
-absl::Status RestoreMemoryStore(const std::string& from, const std::string& name) {
+absl::StatusOr<std::string> RestoreMemoryStore(const std::string& from, const std::string& name) {
   return absl::UnimplementedError("memory: is gone with its process; restore into a file");
 }
 

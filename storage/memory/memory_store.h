@@ -6,8 +6,8 @@
 
 namespace temper {
 
-absl::StatusOr<std::unique_ptr<Store>> OpenMemoryStore(const std::string& name, OpenMode mode);  // an empty one
-absl::Status SnapshotMemoryStore(const std::string& name, const std::string& to);                // kUnimplemented
-absl::Status RestoreMemoryStore(const std::string& from, const std::string& name);               // kUnimplemented
+absl::StatusOr<std::unique_ptr<Store>> OpenMemoryStore(const std::string& name, OpenMode mode);    // an empty one
+absl::Status SnapshotMemoryStore(const std::string& name, const std::string& to);                  // kUnimplemented
+absl::StatusOr<std::string> RestoreMemoryStore(const std::string& from, const std::string& name);  // kUnimplemented
 
 }  // namespace temper

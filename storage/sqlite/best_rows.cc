@@ -45,6 +45,9 @@ absl::Status BestKeeper::Added(const Keys& keys, const Record& r, int64_t id) {
   if (Refutes(r)) {
     TEMPER_ASSIGN_OR_RETURN(find_again, IsBest(keys, r));
   }
+  if (DecidesAnew(r)) {
+    TEMPER_ASSIGN_OR_RETURN(find_again, OthersFinalIsBest(keys, r));
+  }
   if (find_again) {
     to_find_again_.insert({keys.workload, keys.target, r.threads, r.device_key});
     return absl::OkStatus();
@@ -70,6 +73,18 @@ absl::StatusOr<bool> BestKeeper::IsBest(const Keys& keys, const Record& r) {
                   "best.record_id) = ?"));
   query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
   query.Bind(r.template_name).Bind(int64_t{r.template_version}).Bind(r.config);
+  return query.Step();
+}
+
+// Whether a best, of any template, was in the finals of another job.
+absl::StatusOr<bool> BestKeeper::OthersFinalIsBest(const Keys& keys, const Record& r) {
+  TEMPER_ASSIGN_OR_RETURN(
+      Query query,
+      db_.Prepare("SELECT 1 FROM best JOIN record ON record.id = best.record_id WHERE best.workload_id = ? AND "
+                  "best.target_id = ? AND best.anchor_id = ? AND best.device_id = ? AND best.threads = ? AND "
+                  "record.purpose = 'final' AND record.codegen_id = ? AND record.job != ?"));
+  query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
+  query.Bind(r.codegen_id).Bind(r.job);
   return query.Step();
 }
 

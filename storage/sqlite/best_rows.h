@@ -24,6 +24,7 @@ class BestKeeper {
   using Place = std::tuple<int64_t, int64_t, int, std::string>;  // workload, target, threads, device key
 
   absl::StatusOr<bool> IsBest(const Keys& keys, const Record& r);
+  absl::StatusOr<bool> OthersFinalIsBest(const Keys& keys, const Record& r);
   absl::Status Raise(const Keys& keys, const Record& r, const Rank& rank);
   absl::Status Set(const Keys& keys, const Record& r, const Rank& rank);
   absl::Status FindAgain(const Place& place);

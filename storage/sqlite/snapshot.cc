@@ -127,12 +127,20 @@ void EmptyLog(const std::string& path) {
   if (connection.ok()) (*connection)->CheckpointOnClose(true);
 }
 
+// A name for what is replaced that nothing replaced earlier has.
+std::string FreeNameFor(const std::string& path) {
+  for (int i = 1;; ++i) {
+    const std::string name = absl::StrCat(path, ".before-restore", i == 1 ? "" : absl::StrCat("-", i));
+    std::error_code ignored;
+    if (!fs::exists(name, ignored) && !fs::exists(name + "-wal", ignored)) return name;
+  }
+}
+
 // Gives the file and its log a second name each.
 absl::Status KeepAs(const std::string& path, const std::string& kept) {
   for (const char* part : {"", "-wal"}) {
     std::error_code ignored;
     if (!fs::exists(path + part, ignored)) continue;
-    unlink((kept + part).c_str());
     if (link((path + part).c_str(), (kept + part).c_str()) != 0) return NotWritten(kept + part);
   }
   return Sync(FolderOf(path));
@@ -155,21 +163,24 @@ absl::Status SnapshotSqliteStore(const std::string& given, const std::string& to
   return CopyDatabase(*source, to);
 }
 
-absl::Status RestoreSqliteStore(const std::string& given_from, const std::string& given_to) {
+absl::StatusOr<std::string> RestoreSqliteStore(const std::string& given_from, const std::string& given_to) {
   TEMPER_ASSIGN_OR_RETURN(const std::string from, ResolvePath(given_from));
   TEMPER_ASSIGN_OR_RETURN(const std::string to, ResolvePath(given_to));
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<LockFile> lock, LockFile::Take(to));
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> source, OpenSource(from, CheckDepth::kWhole));
   TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<PartialFile> partial, WritePartial(*source, to));
   std::error_code error;
+  std::string kept;
   if (fs::exists(to, error)) {
     EmptyLog(to);
-    TEMPER_RETURN_IF_ERROR(KeepAs(to, to + ".before-restore"));
+    kept = FreeNameFor(to);
+    TEMPER_RETURN_IF_ERROR(KeepAs(to, kept));
   }
   // A log that is still there belongs to a file that can not be read anyway; the new file must not meet it.
   unlink((to + "-wal").c_str());
   unlink((to + "-shm").c_str());
-  return partial->PublishAs(to);
+  TEMPER_RETURN_IF_ERROR(partial->PublishAs(to));
+  return kept;
 }
 
 }  // namespace temper

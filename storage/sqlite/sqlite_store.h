@@ -7,6 +7,6 @@ namespace temper {
 
 absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, OpenMode mode);  // see OpenStore
 absl::Status SnapshotSqliteStore(const std::string& from, const std::string& to);                // see SnapshotStore
-absl::Status RestoreSqliteStore(const std::string& from, const std::string& to);                 // see RestoreStore
+absl::StatusOr<std::string> RestoreSqliteStore(const std::string& from, const std::string& to);  // see RestoreStore
 
 }  // namespace temper

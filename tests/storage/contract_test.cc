@@ -286,6 +286,39 @@ TEST_P(StoreContract, ARevalidationRetiresWhatIsOlder) {
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact later");
 }
 
+// Of finals, only those of one job compare.
+TEST_P(StoreContract, TheFinalsOfTheJobThatMeasuredLastStand) {
+  const auto final = [](const char* config, double cost, int64_t job) {
+    Record r = WithCosts(GoodRecord(), {cost, cost, cost});
+    r.config = config;
+    r.purpose = "final";
+    r.job = job;
+    return r;
+  };
+  Record of_another_template = final("lucky", 1e-5, 1);
+  of_another_template.template_name = "another";
+  Add(of_another_template);
+  Add(final("default", 3e-5, 1));
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact lucky");
+  Add(final("default", 6e-5, 2));
+  Add(final("steady", 5e-5, 2));
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact steady");
+  // Those of another device or code generator, and what comes from another store, decide nothing here.
+  Record elsewhere = final("elsewhere", 9e-5, 3), other = elsewhere, imported = elsewhere;
+  elsewhere.fingerprint = "another";
+  other.codegen_id = "another";
+  imported.job = 0;
+  for (const Record& r : {elsewhere, other, imported}) Add(r);
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact steady");
+  // The last ones fail: what they decided stands.
+  for (const char* config : {"default", "steady", "elsewhere"}) {
+    Record failure = Failure(Outcome::kWrongAnswer, "now");
+    failure.config = config;
+    Add(failure);
+  }
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "key elsewhere");
+}
+
 TEST_P(StoreContract, ARevalidationRetiresWhatAWrongClockDatedIntoTheFuture) {
   Record lucky = WithCosts(GoodRecord(), {1e-5, 1e-5, 1e-5});
   lucky.purpose = "final";

@@ -281,13 +281,15 @@ TEST_F(CopyTest, ARestoreTakesThePlaceOfWhatIsThere) {
   {
     const auto store = OpenStore(path_);
     ASSERT_TRUE((*store)->Append(std::vector<Record>(5, GoodRecord())).ok());
-    EXPECT_TRUE(absl::IsFailedPrecondition(RestoreStore(copy_, path_))) << "not under a server's feet";
+    EXPECT_TRUE(absl::IsFailedPrecondition(RestoreStore(copy_, path_).status())) << "not under a server's feet";
   }
-  ASSERT_TRUE(RestoreStore(copy_, path_).ok());
+  EXPECT_EQ(*RestoreStore(copy_, path_), path_ + ".before-restore");
   EXPECT_EQ(Count(path_), 30u);
   EXPECT_EQ(Count(path_ + ".before-restore"), 35u);
   EXPECT_TRUE(std::filesystem::exists(copy_));
-  ASSERT_TRUE(RestoreStore(copy_, folder_.File("elsewhere.db")).ok());
+  EXPECT_EQ(*RestoreStore(copy_, path_), path_ + ".before-restore-2");
+  EXPECT_EQ(Count(path_ + ".before-restore"), 35u) << "what an earlier one kept stays";
+  EXPECT_EQ(*RestoreStore(copy_, folder_.File("elsewhere.db")), "");
   EXPECT_EQ(Count(folder_.File("elsewhere.db")), 30u);
 }
 
@@ -311,8 +313,8 @@ TEST_F(CopyTest, ARestoreFromWhatIsNoSnapshotChangesNothing) {
   for (size_t page = 1; (page + 1) * 4096 <= damaged.size(); ++page) damaged.replace(page * 4096, 64, 64, '\xAB');
   Overwrite(copy_, damaged);
   const std::string before = Bytes(path_);
-  EXPECT_TRUE(absl::IsDataLoss(RestoreStore(copy_, path_)));
-  EXPECT_TRUE(absl::IsNotFound(RestoreStore(folder_.File("none.db"), path_)));
+  EXPECT_TRUE(absl::IsDataLoss(RestoreStore(copy_, path_).status()));
+  EXPECT_TRUE(absl::IsNotFound(RestoreStore(folder_.File("none.db"), path_).status()));
   EXPECT_EQ(Bytes(path_), before);
 }
 

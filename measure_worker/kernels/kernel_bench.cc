@@ -8,10 +8,10 @@
 #include "base/hash.h"
 #include "base/statistics.h"
 #include "compiler/runtime/thread_pool.h"
+#include "compiler/timing/timing.h"
 #include "measure_worker/kernels/program.h"
 #include "measure_worker/memory.h"
 #include "measure_worker/sampling.h"
-#include "measure_worker/sandbox/canary.h"
 
 namespace temper::worker {
 namespace {
@@ -48,7 +48,7 @@ absl::Status DeviceKernels::Use(const std::string& target) {
   TEMPER_RETURN_IF_ERROR(device_->Use(parsed));
   target_text_ = target;
   canary_.reset();  // of another target, it is another kernel
-  fastest_canary_s_ = std::numeric_limits<double>::infinity();
+  pace_ = Canary();
   return absl::OkStatus();
 }
 
@@ -99,7 +99,7 @@ absl::StatusOr<double> DeviceKernels::TimeCanary() {
     return NotTrusted(status);
   }
   const double seconds = Median(samples) / static_cast<double>(canary_calls_);
-  fastest_canary_s_ = std::min(fastest_canary_s_, seconds);
+  pace_.Look(seconds, MonotonicNs());
   return seconds;
 }
 
@@ -119,10 +119,7 @@ void DeviceKernels::Forget() {
   device_->Trim();
 }
 
-bool DeviceKernels::AsUsual() {
-  const absl::StatusOr<double> now_s = TimeCanary();
-  return !now_s.ok() || *now_s <= kUsualDrift * fastest_canary_s_;
-}
+bool DeviceKernels::AsUsual() { return !TimeCanary().ok() || pace_.drift() <= kUsualDrift; }
 
 absl::StatusOr<std::shared_ptr<WorkloadState>> DeviceKernels::StateOf(const std::string& workload) {
   for (auto it = states_.begin(); it != states_.end(); ++it) {

@@ -2,7 +2,6 @@
 // timed.
 #pragma once
 
-#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "measure_worker/kernels/cache_plan.h"
 #include "measure_worker/kernels/code_cache.h"
 #include "measure_worker/kernels/workload_state.h"
+#include "measure_worker/sandbox/canary.h"
 
 namespace temper::worker {
 
@@ -31,7 +31,7 @@ class DeviceKernels : public KernelBench {
   // Makes the device ready for kernels of the target, a canonical text; Prepare does so too. Errors: there is no such
   // target, or what Device::Use says.
   absl::Status Use(const std::string& target);
-  // By the canary, against its fastest so far on this target. True where it can not be told. After Use.
+  // By the canary, against the fastest of its latest times. True where it can not be told. After Use.
   bool AsUsual();
 
  private:
@@ -58,7 +58,7 @@ class DeviceKernels : public KernelBench {
   std::shared_ptr<WorkloadState> state_;  // of the latest Prepare
   std::unique_ptr<Program> canary_;       // made when it is first timed
   int64_t canary_calls_ = 1;
-  double fastest_canary_s_ = std::numeric_limits<double>::infinity();
+  Canary pace_;
 };
 
 }  // namespace temper::worker

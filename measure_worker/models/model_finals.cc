@@ -80,6 +80,10 @@ class Finals {
     graphs_.insert(graphs_.begin(), std::move(graph));
     const int64_t room = MemoryLimit() / kShareOfMemory / std::max<int64_t>(1, package_bytes) / std::ssize(graphs_);
     variants_ = std::clamp<size_t>(static_cast<size_t>(room), 2, std::max<size_t>(2, variants_));
+    for (const auto& [text, finalists] : of_workload_) {
+      for (size_t i = variants_; i < finalists.size(); ++i)
+        results_[finalists_[finalists[i]].index].error = "too little memory for one more package";
+    }
     return absl::OkStatus();
   }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
@@ -159,11 +160,12 @@ absl::Status UsualPace::Run(const std::function<absl::Status()>& measure) {
   constexpr std::chrono::milliseconds kLookAgain{20};
   constexpr int64_t kMostNs = 5'000'000'000, kTimesAsLong = 2;
   const auto is_patient = [&] { return waited_ns_ < std::min(patience_ns_, kMostNs); };
+  bool first = true;
   for (;;) {
     const int64_t start = MonotonicNs();
     if (as_usual_() || !is_patient()) {
       TEMPER_RETURN_IF_ERROR(measure());
-      patience_ns_ += kTimesAsLong * (MonotonicNs() - start);
+      if (std::exchange(first, false)) patience_ns_ += kTimesAsLong * (MonotonicNs() - start);
       if (!is_patient() || as_usual_()) return absl::OkStatus();
     } else {
       std::this_thread::sleep_for(kLookAgain);
@@ -179,6 +181,7 @@ absl::Status HoldRounds(std::vector<ModelRunner>& runners, UsualPace pace, const
   int64_t timed_ns = 0;
   for (int round = 0; rounds.another(round); ++round) {
     const bool late = rounds.budget_ms > 0 && timed_ns > rounds.budget_ms * 1'000'000;
+    int64_t round_ns = 0;
     if (round >= kLeastRounds && late) break;
     TEMPER_RETURN_IF_ERROR(pace.Run([&]() -> absl::Status {
       const int64_t start = MonotonicNs();
@@ -186,9 +189,10 @@ absl::Status HoldRounds(std::vector<ModelRunner>& runners, UsualPace pace, const
         const auto i = static_cast<size_t>(InterleavedIndex(round, turn, contenders));
         TEMPER_RETURN_IF_ERROR(rounds.time(i, calls[i]));
       }
-      timed_ns += MonotonicNs() - start;
+      round_ns = MonotonicNs() - start;
       return absl::OkStatus();
     }));
+    timed_ns += round_ns;
     rounds.keep();
   }
   return absl::OkStatus();

@@ -69,7 +69,7 @@ inline bool AlwaysAsUsual() { return true; }
 
 // Rounds in which a model's packages take turns, each at the device's usual pace.
 struct Rounds {
-  int64_t budget_ms = 0;  // none begins once turns took so long, but for the first three; 0: any
+  int64_t budget_ms = 0;  // none begins once the turns that count took so long, but for the first three; 0: any
   std::function<bool(int held)> another;
   // A turn. That of a round that is held again counts instead of the one before.
   std::function<absl::Status(size_t runner, int64_t calls)> time;

@@ -23,7 +23,7 @@ class Canary {
   double drift() const { return last_drift_; }  // at the latest look
 
  private:
-  const int64_t interval_ns_;
+  int64_t interval_ns_;
   int64_t last_ns_ = 0;
   double last_drift_ = 1;
   std::deque<double> times_;  // the latest

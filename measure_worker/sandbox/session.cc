@@ -203,7 +203,7 @@ class BatchSession {
   Reporter& reporter_;
   double told_best_s_ = order_.work.incumbent_s;
   double incumbent_s_ = told_best_s_;  // the best that was told, or measured since
-  std::vector<char> told_;  // by candidate; builds tell from several threads
+  std::vector<char> told_;             // by candidate; builds tell from several threads
 };
 
 class SocketReporter : public Reporter {

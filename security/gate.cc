@@ -322,6 +322,10 @@ std::string Gate::WhyPending(const std::string& device_key) {
   return absl::StrCat("its fingerprint is not approved; let it in with: temper device approve ", device_key);
 }
 
+std::string Gate::WhyRevoked(const std::string& device_key) {
+  return absl::StrCat("its key was revoked; to let the machine in again, invite it: temper device add ", device_key);
+}
+
 absl::StatusOr<int> Gate::Approve(const std::string& device_key, const std::string& fingerprint) {
   std::lock_guard changing(changes_);
   const std::string device = Lasting(fingerprint);

@@ -79,6 +79,8 @@ class Gate {
   bool IsApproved(const std::string& device_key, const std::string& fingerprint) const;
   // What a worker is told that waits for Approve.
   static std::string WhyPending(const std::string& device_key);
+  // What one is told that serves as its key is revoked.
+  static std::string WhyRevoked(const std::string& device_key);
   static constexpr int kMostPending = 1000, kMostOpened = 1000;
   // Lets a fingerprint serve that waits; empty: all that wait. kNotFound: none does. Returns how many.
   absl::StatusOr<int> Approve(const std::string& device_key, const std::string& fingerprint);

@@ -84,6 +84,30 @@ TEST(Finals, FinalsCompareContendersWithTheDefaultAndTheLowestMedianWins) {
   EXPECT_EQ(model.model.picks[0].workload, Text(sim.tasks_[0].workload));
 }
 
+// In the model kernels take longer than in the search, or shorter. Who races, races against times of the search.
+TEST(Finals, ALaterSearchDoesNotCompareItsTimesWithThoseOfFinals) {
+  for (const double in_the_model : {0.4, 2.5}) {
+    Simulation sim({{ToyWorkload("a", 400), 1}});
+    sim.spec_.trials = 40;
+    sim.in_the_model_ = in_the_model;
+    sim.Begin();
+    ASSERT_TRUE(sim.Run());
+    const double found = sim.loop_->task(0).best_s / in_the_model;
+    const std::string winner = sim.loop_->task(0).config;
+    sim.works_.clear();
+    sim.spec_.id = 2;
+    sim.spec_.trials = 200;
+    sim.Begin();
+    EXPECT_DOUBLE_EQ(sim.loop_->task(0).best_s, found);
+    ASSERT_TRUE(sim.Run());
+    for (const Work& work : sim.WorksOf(WorkKind::kBatch)) EXPECT_LE(work.incumbent_s, found);
+    EXPECT_DOUBLE_EQ(sim.WorksOf(WorkKind::kBatch).at(0).incumbent_s, found);
+    const std::vector<std::string> finalists = sim.Finalists().begin()->second;
+    EXPECT_EQ(finalists.at(1), winner) << "it has to win again";
+    EXPECT_LT(sim.loop_->task(0).best_s, found * in_the_model);
+  }
+}
+
 TEST(Finals, TheDefaultStaysWhereFinalsSaySo) {
   Simulation sim({{ToyWorkload("a", 400), 1}});
   sim.spec_.trials = 50;

@@ -58,6 +58,7 @@ TEST(JobLoop, GoesOnFromWhatIsKnownWithoutRepeatingATrial) {
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   const double before = sim.loop_->task(1).best_s;
+  sim.spec_.id = 2;
   sim.Begin();
   EXPECT_DOUBLE_EQ(sim.loop_->task(1).best_s, before);
   ASSERT_TRUE(sim.Run());
@@ -299,6 +300,7 @@ TEST(JobLoop, WhatEarlierJobsTriedCountsForWhatIsStillToBeGained) {
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   const int first = sim.loop_->trials();
+  sim.spec_.id = 2;
   sim.Begin();
   ASSERT_TRUE(sim.Run());
   EXPECT_LT(sim.loop_->trials(), first / 4);
@@ -378,14 +380,90 @@ TEST(JobLoop, AServerThatComesAfterCountsEachConfigOnceHoweverOftenItWasMeasured
   EXPECT_EQ(sim.loop_->task(0).trials, distinct);
 }
 
-TEST(JobLoop, TrialsPerTaskAreALimit) {
-  Simulation sim(ThreeTasks());
-  sim.spec_.trials_per_task = 30;
+TEST(JobLoop, TrialsPerTaskAreALimitHoweverManyWorkersThereAre) {
+  for (const int slots : {1, 4, 16}) {
+    Simulation sim(ThreeTasks());
+    sim.spec_.trials_per_task = 30;
+    sim.Begin();
+    ASSERT_TRUE(sim.Run(slots));
+    EXPECT_EQ(sim.Measured(Text(sim.tasks_[0].workload)), 30) << slots;
+    EXPECT_EQ(sim.Measured(Text(sim.tasks_[1].workload)), 30) << slots;
+    EXPECT_EQ(sim.Measured(Text(sim.tasks_[2].workload)), 20) << slots;  // all there are
+  }
+}
+
+TEST(JobLoop, ATaskThatIsToEndGetsNoMoreBatchesHoweverManyWorkersThereAre) {
+  for (const bool early : {false, true}) {
+    Simulation sim({{ToyWorkload("a", 40000), 1}});
+    sim.options_.most_failures_in_row = 1000;
+    (early ? sim.spec_.early_stopping : sim.spec_.trials) = early ? 40 : 4000;
+    sim.spec_.min_gain = early ? 0 : 0.05;
+    sim.Begin();
+    ASSERT_TRUE(sim.Run(16));
+    EXPECT_EQ(sim.loop_->task(0).why_done, early ? "early_stopping" : "min_gain");
+    EXPECT_LT(sim.loop_->trials(), 2000);
+  }
+}
+
+TEST(JobLoop, ASpaceThatIsExhaustedIsMeasuredAgainWhereTheDeviceWasSlow) {
+  for (const int slots : {1, 16}) {
+    Simulation sim({{ToyWorkload("a", 20), 1}});
+    sim.options_.largest_batch = 4;
+    sim.spec_.trials = 1000;
+    sim.drift_ = [](const WorkItem& item) { return item.again ? 1.0 : 2.0; };
+    sim.Begin();
+    ASSERT_TRUE(sim.Run(slots));
+    EXPECT_TRUE(sim.loop_->verdict().ok()) << sim.loop_->verdict();
+    EXPECT_EQ(sim.loop_->task(0).why_done, "exhausted");
+    EXPECT_EQ(sim.loop_->trials(), 20) << slots;
+    EXPECT_GT(sim.loop_->task(0).default_s, 0);
+  }
+}
+
+// Whose first measurement fell into noise, and others were faster meanwhile.
+TEST(JobLoop, TheDefaultRacesAgainstNobody) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 60;
+  const std::string standard = Text(DefaultChoice(sim.tasks_[0].workload, *ParseTarget(ToyTarget()))->config);
+  sim.drift_ = [&](const WorkItem& item) { return item.config == standard && !item.again ? 2.0 : 1.0; };
   sim.Begin();
   ASSERT_TRUE(sim.Run());
-  EXPECT_EQ(sim.Measured(Text(sim.tasks_[0].workload)), 30);
-  EXPECT_EQ(sim.Measured(Text(sim.tasks_[1].workload)), 30);
-  EXPECT_EQ(sim.Measured(Text(sim.tasks_[2].workload)), 20);  // all there are
+  int seen = 0;
+  for (const Work& work : sim.WorksOf(WorkKind::kBatch)) {
+    const bool has = std::ranges::any_of(work.items, [&](const WorkItem& item) { return item.config == standard; });
+    seen += has;
+    EXPECT_EQ(work.incumbent_s == 0, has);
+    EXPECT_EQ(work.items.front().config == standard, has);
+  }
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(JobLoop, WhatWasPutByHandIsTriedFirstAndItsTimesAreNotBelieved) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 40;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  std::vector<Record> put;
+  ASSERT_TRUE(sim.store_->Scan({.purpose = "search"}, [&](const Record& r) { put.push_back(r); }).ok());
+  for (Record& r : put) {
+    r.origin = "put";
+    r.job = 0;
+    for (double& cost : r.costs_s) cost /= 10;
+  }
+  sim.store_ = *OpenStore("memory:");
+  ASSERT_TRUE(sim.store_->Append(put).ok());
+  sim.works_.clear();
+  sim.measured_.clear();
+  sim.Begin();
+  EXPECT_EQ(sim.loop_->task(0).best_s, 0);
+  ASSERT_TRUE(sim.Run());
+  const Work first = sim.WorksOf(WorkKind::kBatch).at(0);
+  EXPECT_EQ(first.incumbent_s, 0);
+  const auto fastest = std::ranges::min_element(put, {}, [](const Record& r) { return MedianCost(r); });
+  const bool is_default = first.items.at(0).config == fastest->config;
+  EXPECT_EQ(first.items.at(is_default ? 0 : 1).config, fastest->config);
+  EXPECT_TRUE(sim.AllDistinct());
+  EXPECT_GE(sim.loop_->task(0).best_s, MedianCost(*fastest) * 10 * 0.999);
 }
 
 TEST(JobLoop, TheTimeBudgetEndsTheSearchAndClosingIsShort) {

@@ -69,12 +69,12 @@ class Simulation : public WorkPort {
   }
 
   // Plays the job to its end. False: it did not come to one.
-  bool Run() {
+  bool Run(int slots = 1, bool ahead = false) {
     for (int step = 0; step < 10000; ++step) {
       loop_->Advance(clock_.Monotonic(), *this);
       if (loop_->phase() == Phase::kOver) return true;
-      if (loop_->NeedsSearch(1, false)) {
-        const absl::Status searched = loop_->Search(clock_.Monotonic(), *this);
+      if (loop_->NeedsSearch(slots, ahead)) {
+        const absl::Status searched = loop_->Search(clock_.Monotonic(), *this, slots);
         if (!searched.ok()) return false;
       } else if (!queue_.empty()) {
         MeasureNext();
@@ -110,7 +110,8 @@ class Simulation : public WorkPort {
   ItemResult Measure(const Work& work, const WorkItem& item) {
     ItemResult result{.item = item.id, .attempt = 1, .trial = {.outcome = outcome_(item)}};
     TrialResult& trial = result.trial;
-    const double cost = cost_(workloads_.at(WorkloadOf(work, item)), item.config);
+    double cost = cost_(workloads_.at(WorkloadOf(work, item)), item.config);
+    if (work.kind == WorkKind::kFinals) cost *= in_the_model_;
     const size_t samples = work.kind == WorkKind::kBatch ? samples_ : 3;
     if (trial.outcome == Outcome::kOk) trial.costs_s.assign(samples, cost);
     if (trial.outcome == Outcome::kRacedOut) trial.costs_s = {cost};
@@ -126,6 +127,7 @@ class Simulation : public WorkPort {
 
   void Keep(const Work& work, const WorkItem& item, const ItemResult& result) {
     Record record;
+    record.job = work.job;
     record.workload = WorkloadOf(work, item);
     record.target = work.target;
     record.device_key = kKey;
@@ -172,7 +174,8 @@ class Simulation : public WorkPort {
   absl::Duration per_item_ = absl::Milliseconds(100);
   std::function<double(const Workload&, const std::string&)> cost_ = ToyCost;
   std::function<Outcome(const WorkItem&)> outcome_ = [](const WorkItem&) { return Outcome::kOk; };
-  size_t samples_ = 3;  // of a trial
+  size_t samples_ = 3;       // of a trial
+  double in_the_model_ = 1;  // times of the finals are so many times as long
   std::function<double(const WorkItem&)> drift_ = [](const WorkItem&) { return 1.0; };
   std::function<ItemResult(const Work&)> model_ = [](const Work& work) {
     return ModelAnswer(work, {2, 2, 2}, {1, 1, 1});

@@ -44,7 +44,8 @@ std::string Dispatcher::WhyNoWorker(const DeviceKind& kind) const {
     if (session.lost) {
       absl::StrAppend(&why, "; the last one is lost (", session.reason, ")");
     } else if (!WhyNothing(session).empty()) {
-      absl::StrAppend(&why, " any more: it is drained (", WhyNothing(session), ")");
+      absl::StrAppend(&why, ": the one there is ", session.held_back.empty() ? "drained" : "pending", " (",
+                      WhyNothing(session), ")");
     } else if (session.info.codegen_id != kind.codegen_id) {
       absl::StrAppend(&why, " with codegen id '", kind.codegen_id, "', which the job began on: the one there has '",
                       session.info.codegen_id, "'");

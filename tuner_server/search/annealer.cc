@@ -79,7 +79,9 @@ double Spread(const std::vector<float>& scores) {
 }  // namespace
 
 void Annealer::Place(std::span<const Point> points) {
-  std::copy_n(points.begin(), std::min(points.size(), chains_.size()), chains_.begin());
+  const size_t most = std::min(points.size(), static_cast<size_t>(options_.chains));
+  chains_.resize(std::max(chains_.size(), most));
+  std::copy_n(points.begin(), most, chains_.begin());
 }
 
 absl::StatusOr<std::vector<ScoredPoint>> Annealer::Run(const AnnealProblem& problem, std::span<const Point> starts,

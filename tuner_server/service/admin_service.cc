@@ -114,7 +114,7 @@ grpc::ServerUnaryReactor* AdminServiceImpl::RevokeDevice(grpc::CallbackServerCon
     const absl::StatusOr<int> revoked = gate_.Revoke(request->key());
     // Those that came with a token, which stands, get nothing more. Like the revocation, that holds where the store
     // fails.
-    core_.HoldBackKey(request->key(), Gate::WhyPending(request->key()));
+    core_.HoldBackKey(request->key(), Gate::WhyRevoked(request->key()));
     if (revoked.ok()) reply->set_certificates(*revoked);
     return revoked.status();
   });

@@ -17,6 +17,8 @@ constexpr int kMostContenders = 3, kLeastContenders = 2, kContendersOfSmall = 1;
 constexpr double kRunsOfAPackage = 4;  // at least: the first, and three rounds
 // Of the rounds of tuned and untuned, on who is faster.
 constexpr double kAgreement = 0.8;
+// By more than this the model's own rounds are believed, whoever won the kernels' finals.
+constexpr double kSlowerAnyway = 1.02;
 
 }  // namespace
 
@@ -28,7 +30,9 @@ int JobClosing::MostContenders() const {
 int JobClosing::ContendersOf(size_t i) const {
   const double kernels_s = KernelSeconds(tasks_);
   if (tasks_[i].EstimatedSeconds() >= kLargeShare * kernels_s) return MostContenders();
-  return tasks_[i].Gain() < kNegligibleGain * kernels_s ? 0 : kContendersOfSmall;
+  const TaskView& view = tasks_[i].view();
+  const bool may_gain = view.best_s > 0 && view.default_s == 0;
+  return may_gain || tasks_[i].Gain() >= kNegligibleGain * kernels_s ? kContendersOfSmall : 0;
 }
 
 std::vector<WorkItem> JobClosing::Finalists() const {
@@ -62,14 +66,19 @@ std::vector<size_t> JobClosing::DecideFinals(std::span<const std::pair<WorkItem,
   std::map<std::string, size_t> task_of;
   for (size_t i = 0; i < tasks_.size(); ++i) task_of.emplace(tasks_[i].view().workload, i);
   std::vector<size_t> decided;
+  std::map<size_t, int> finalists, measured;  // by task
   std::string failure;
   for (const auto& [item, result] : finals) {
     const size_t task = task_of.at(item.workload);
     decided.push_back(task);
     tasks_[task].ObserveFinal(item, result);
+    ++finalists[task];
+    measured[task] += result.outcome == Outcome::kOk;
     if (result.outcome != Outcome::kOk && failure.empty()) failure = Explained(result.outcome, result.error);
   }
-  finals_held_ = failure.empty();
+  // The default and one that may be faster: a contest.
+  finals_held_ =
+      std::ranges::all_of(finalists, [&](const auto& of) { return measured[of.first] >= std::min(of.second, 2); });
   if (!failure.empty()) warnings_.push_back(absl::StrCat("not all finalists were measured: ", failure));
   return decided;
 }
@@ -101,7 +110,7 @@ void JobClosing::DecideModel(const ModelResult& result) {
   // that contradict one another do not overrule them.
   const auto rounds = static_cast<double>(slower.size());
   const bool agreed = static_cast<double>(std::count(slower.begin(), slower.end(), true)) >= kAgreement * rounds;
-  kept_default_ = picks_ > 0 && ratio > 1 && (agreed || !finals_held_);
+  kept_default_ = picks_ > 0 && ratio > 1 && (agreed || !finals_held_ || ratio > kSlowerAnyway);
 }
 
 }  // namespace temper

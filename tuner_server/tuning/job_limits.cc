@@ -70,14 +70,13 @@ std::string JobLimits::WhyOver(const SearchCounts& counts, absl::Duration now) c
   if (BudgetOver(now)) return "budget";
   if (spec_.trials > 0 && counts.trials >= spec_.trials) return "trials";
   if (spec_.early_stopping_model > 0 && counts.since_better >= spec_.early_stopping_model) return "early_stopping";
-  if (!counts.idle) return "";
   double left_s = 0;
   bool all_done = true;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     left_s += MayGain(i);
     all_done = all_done && tasks_[i].view().done;
   }
-  if (all_done) return "trials";
+  if (all_done && counts.idle) return "trials";
   return spec_.min_gain > 0 && left_s < spec_.min_gain * KernelSeconds(tasks_) ? "min_gain" : "";
 }
 

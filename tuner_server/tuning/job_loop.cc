@@ -153,7 +153,9 @@ void JobLoop::OnResult(const ItemResult& result, absl::Duration now) {
 void JobLoop::Close(const Pending& pending, absl::Duration now) {
   if (pending.kind == WorkKind::kBatch) {
     changed_.insert(pending.task);
-    const double seconds = absl::ToDoubleSeconds(now - pending.submitted);
+    // Workers measure beside one another, and a batch waits for the one before it: what comes back in a time tells.
+    const double seconds = absl::ToDoubleSeconds(now - std::max(pending.submitted, last_batch_over_));
+    last_batch_over_ = now;
     search_.OnBatchOver(pending.task, seconds / static_cast<double>(pending.size));
   }
   if (pending.kind == WorkKind::kFinals) {
@@ -170,9 +172,6 @@ void JobLoop::WithdrawAll(WorkPort& port) {
   std::vector<int64_t> items;
   for (const auto& [item, pending] : pending_of_item_) items.push_back(item);
   if (!items.empty()) port.Withdraw(items);
-  for (auto& [id, pending] : pending_) {
-    if (pending.kind == WorkKind::kBatch) search_.OnWithdrawn(pending.task);
-  }
   pending_.clear();
   pending_of_item_.clear();
   search_.ForgetOutstanding();
@@ -250,7 +249,7 @@ void JobLoop::BeginModelCheck(absl::Duration now, WorkPort& port) {
   if (!tasks_.empty() && !any) {
     verdict_ = absl::FailedPreconditionError(
         absl::StrCat("no candidate of any task could be measured; the last failure was ",
-                     last_error_.empty() ? "none: nothing was measured long enough" : last_error_));
+                     last_error_.empty() ? "none: there was not time enough to measure one" : last_error_));
     phase_ = Phase::kOver;
     return;
   }

@@ -83,21 +83,28 @@ absl::Status JobSearch::PrepareTask(size_t task, std::span<const Record> known) 
 // A tuner that has not seen its last batch's results yet proposes half blind. So there is one batch a task, unless more
 // workers wait than there are tasks; a worker has two slots, one of them in reserve.
 int JobSearch::MostBatchesATask(int slots) const {
-  const auto open = std::ranges::count_if(tasks_, [](const TaskSearch& t) { return !t.view().done && t.prepared(); });
+  const auto open = std::ranges::count_if(
+      tasks_, [](const TaskSearch& t) { return !t.view().done && t.prepared() && !t.has_nothing_new; });
   const int shared_by = 2 * std::max(1, static_cast<int>(open));
   return std::max(1, (slots + shared_by - 1) / shared_by);
 }
 
-bool JobSearch::MayGetBatch(size_t i, int most) const {
+// A task that has reached a limit ends when all of it is back.
+bool JobSearch::MayGetBatch(size_t i, int most, double kernels_s) const {
   const TaskSearch& task = tasks_[i];
-  return !task.view().done && task.prepared() && task.outstanding < most;
+  if (task.view().done || !task.prepared() || task.outstanding >= most) return false;
+  if (task.outstanding == 0) return true;
+  const bool all_sent =
+      spec_.trials_per_task > 0 && task.view().trials + task.outstanding_items >= spec_.trials_per_task;
+  return !task.has_nothing_new && !all_sent && limits_.WhyFinished(i, kernels_s).empty();
 }
 
 bool JobSearch::CanPropose(int slots) const {
   if (spec_.trials > 0 && trials_ + outstanding_items_ >= spec_.trials) return false;
   const int most = MostBatchesATask(slots);
+  const double kernels_s = KernelSeconds(tasks_);
   for (size_t i = 0; i < tasks_.size(); ++i) {
-    if (MayGetBatch(i, most)) return true;
+    if (MayGetBatch(i, most, kernels_s)) return true;
   }
   return false;
 }
@@ -118,23 +125,25 @@ int JobSearch::BatchSize(size_t i, absl::Duration now, int slots) const {
     size = std::min({size, left, std::max(1, share)});
   }
   if (spec_.trials_per_task > 0) {
-    size = std::min(size, spec_.trials_per_task - task.view().trials - task.outstanding * options_.largest_batch);
+    size = std::min(size, spec_.trials_per_task - task.view().trials - task.outstanding_items);
   }
   if (spec_.time_budget > absl::ZeroDuration() && seconds_per_item_ > 0) {
-    // What is under way runs first; the last batch should end with the budget.
-    const double fit = limits_.SecondsLeft(now) / seconds_per_item_ - outstanding_items_;
-    size = std::min(size, static_cast<int>(std::max(1.0, fit)));
+    // What is under way runs first; the last batch should end with the budget, and one worker measures it.
+    const double fit = limits_.SecondsLeft(now) / seconds_per_item_;
+    const double of_one = fit / std::max(1, slots / 2);
+    size = std::min(size, static_cast<int>(std::max(1.0, std::min(fit - outstanding_items_, of_one))));
   }
   return std::max(1, size);
 }
 
 absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duration now, int slots) {
   const int most = MostBatchesATask(slots);
+  const double kernels_s = KernelSeconds(tasks_);
   std::vector<TaskStanding> standings;
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const TaskSearch& task = tasks_[i];
     standings.push_back({static_cast<double>(task.view().weight), task.view().best_s, task.course(), task.seen(),
-                         MayGetBatch(i, most), task.EstimatedSeconds()});
+                         MayGetBatch(i, most, kernels_s), task.EstimatedSeconds()});
   }
   const std::optional<size_t> next = NextTask(standings, rng_, options_.allocator);
   if (!next) return std::nullopt;
@@ -143,12 +152,16 @@ absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duratio
   Batch batch{.task = *next, .incumbent_s = task.incumbent_s(), .race_factor = SamplingPlan().race_factor};
   if (task.incumbent_s() >= kLongKernelS) batch.race_factor = options_.long_race_factor;
   TEMPER_ASSIGN_OR_RETURN(batch.items, task.Propose(BatchSize(*next, now, slots)));
-  if (batch.items.empty()) task.End("exhausted");
+  task.has_nothing_new = batch.items.empty();
+  if (batch.items.empty() && task.outstanding == 0) task.End("exhausted");
+  // What all are compared with is measured to the end.
+  if (!batch.items.empty() && task.IsDefault(batch.items.front())) batch.incumbent_s = 0;
   return batch;
 }
 
 void JobSearch::OnSent(const Batch& batch) {
   outstanding_items_ += static_cast<int>(batch.items.size());
+  tasks_[batch.task].outstanding_items += static_cast<int>(batch.items.size());
   ++tasks_[batch.task].outstanding;
 }
 
@@ -159,7 +172,8 @@ void JobSearch::Adopt(Batch& batch) {
 
 void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& result) {
   --outstanding_items_;
-  if (MeasuredInNoise(WorkKind::kBatch, item, result) && tasks_[task].WorthAgain(result) &&
+  --tasks_[task].outstanding_items;
+  if (MeasuredInNoise(WorkKind::kBatch, item, result) && !tasks_[task].view().done && tasks_[task].WorthAgain(result) &&
       again_ <= kAgainAtLeast + options_.most_again * trials_) {
     ++again_;
     tasks_[task].MeasureAgain(item);
@@ -179,14 +193,14 @@ void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& r
 void JobSearch::Teach(size_t task, const Candidate& item, const TrialResult& result) {
   absl::StatusOr<Config> config = ParseConfig(item.config);
   if (!config.ok() || result.outcome == Outcome::kInfrastructure) return;
-  const bool measured = IsMeasured(result.outcome) && !result.costs_s.empty();
-  const Observation observation{
-      {item.template_name, *std::move(config)}, measured, measured ? Median(result.costs_s) : 0};
+  const double seconds = UsualSeconds(result);
+  const Observation observation{{item.template_name, *std::move(config)}, seconds > 0, seconds};
   experience_->Add(tasks_[task].workload(), {&observation, 1});
 }
 
 void JobSearch::OnBatchOver(size_t task, double seconds_per_item) {
   --tasks_[task].outstanding;
+  tasks_[task].has_nothing_new = false;
   tasks_[task].EndRound();
   const bool first_looks = std::any_of(tasks_.begin(), tasks_.end(), [](const TaskSearch& t) { return !t.seen(); });
   const double kernels_s = KernelSeconds(tasks_);
@@ -196,6 +210,11 @@ void JobSearch::OnBatchOver(size_t task, double seconds_per_item) {
   }
   const double change = seconds_per_item - seconds_per_item_;
   seconds_per_item_ = seconds_per_item_ == 0 ? seconds_per_item : seconds_per_item_ + kSmoothing * change;
+}
+
+void JobSearch::ForgetOutstanding() {
+  outstanding_items_ = 0;
+  for (TaskSearch& task : tasks_) task.outstanding = task.outstanding_items = 0;
 }
 
 std::vector<size_t> JobSearch::EndFinishedTasks() {

@@ -36,14 +36,14 @@ class JobSearch {
   // The next batch; nullopt: no task may have one. One without items: its task has nothing left to propose. Slow.
   absl::StatusOr<std::optional<Batch>> Propose(absl::Duration now, int slots);
 
-  // A batch went out, an item of it came back, all of it came back after so many seconds, or it is wanted no more.
+  // A batch went out, an item of it came back, all of it came back, or none is wanted any more.
   void OnSent(const Batch& batch);
   // It went out under a server before this one. What records tell the results of is dropped from it.
   void Adopt(Batch& batch);
   void OnResult(size_t task, const WorkItem& item, const TrialResult& result);
+  // `seconds_per_item`: of all workers together.
   void OnBatchOver(size_t task, double seconds_per_item);
-  void OnWithdrawn(size_t task) { --tasks_[task].outstanding; }
-  void ForgetOutstanding() { outstanding_items_ = 0; }
+  void ForgetOutstanding();
 
   // Tasks that are finished end; returns which.
   std::vector<size_t> EndFinishedTasks();
@@ -56,7 +56,7 @@ class JobSearch {
 
  private:
   int MostBatchesATask(int slots) const;
-  bool MayGetBatch(size_t task, int most) const;
+  bool MayGetBatch(size_t task, int most, double kernels_s) const;
   int BatchSize(size_t task, absl::Duration now, int slots) const;
   void Teach(size_t task, const Candidate& item, const TrialResult& result);
 

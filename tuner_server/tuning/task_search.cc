@@ -15,6 +15,7 @@ namespace {
 // A tuner that proposes nothing new so many times in a row is taken to be at its end.
 constexpr int kMostEmptyProposals = 4;
 constexpr size_t kMostKnown = 64;
+constexpr size_t kMostTriedFirst = 8;
 // Slower than the best by more than this, drift taken off, it is not measured again.
 constexpr double kWorthAgain = 1.15;
 
@@ -36,6 +37,11 @@ int Differences(const Candidate& a, const Candidate& b) {
 }
 
 }  // namespace
+
+double UsualSeconds(const TrialResult& result) {
+  if (!IsMeasured(result.outcome) || result.costs_s.empty()) return 0;
+  return Median(result.costs_s) / std::max(1.0, result.drift);
+}
 
 TaskSearch::TaskSearch(Task task, Target target, uint64_t seed)
     : task_(std::move(task)), target_(std::move(target)), anchor_(AnchorText(task_.workload)) {
@@ -75,10 +81,15 @@ absl::Status TaskSearch::FindDefault() {
 absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
   TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
+  std::vector<const Record*> put;
   for (const Record& record : known) {
     const TemplateDef* def = FindTemplate(record.template_name);
     if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure)
       continue;
+    if (IsPut(record)) {
+      if (record.ok()) put.push_back(&record);
+      continue;
+    }
     const Candidate item = NewCandidate(record.template_name, record.template_version, record.config);
     const uint64_t key = StableHash(KeyOf(item));
     if (record.purpose == "canary") {
@@ -86,7 +97,9 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
       continue;
     }
     MarkTried(item);
+    ForgetFinalsBefore(record);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
+    if (!IsConfirmed(record)) Tell(item, record.outcome, record.ok() ? MedianCost(record) : 0);
     if (record.job == job && record.purpose == "search") {
       if (!IsMeasured(record.outcome))
         ++view_.failures[record.outcome];
@@ -97,10 +110,29 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
     if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) continue;
     course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
   }
+  TryFirst(std::move(put));
   since_better_ = 0;
   failures_in_row_ = 0;
   Choose();
   return absl::OkStatus();
+}
+
+// Times of two jobs' finals do not compare, and the later ones had the winner of the earlier ones among them.
+void TaskSearch::ForgetFinalsBefore(const Record& record) {
+  if (!DecidesAnew(record) || record.job == final_job_) return;
+  final_job_ = record.job;
+  for (auto& [key, entry] : ok_) entry.final_s = 0;
+  std::erase_if(ok_, [](const auto& entry) { return entry.second.search_s == 0; });
+}
+
+void TaskSearch::TryFirst(std::vector<const Record*> put) {
+  std::ranges::stable_sort(put, {}, [](const Record* r) { return MedianCost(*r); });
+  std::vector<WorkItem> first;
+  for (const Record* r : put) {
+    WorkItem item{NewCandidate(r->template_name, r->template_version, r->config)};
+    if (first.size() < kMostTriedFirst && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
+  }
+  again_.assign(first.rbegin(), first.rend());
 }
 
 absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
@@ -115,6 +147,7 @@ absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
     if (space == spaces.end() || !config.ok() || !space->second.Check(*config).ok()) continue;
     const int version = FindTemplate(record.template_name)->version;
     const Candidate item = NewCandidate(record.template_name, version, record.config);
+    ForgetFinalsBefore(record);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
   }
   Choose();
@@ -143,18 +176,20 @@ absl::StatusOr<std::vector<WorkItem>> TaskSearch::Propose(int n) {
     }
     empty = items.size() == before ? empty + 1 : 0;
   }
+  std::ranges::stable_partition(items, [&](const WorkItem& item) { return IsDefault(item); });
   return items;
 }
 
-// What a trial or a record teaches, wherever it came from.
+void TaskSearch::Tell(const Candidate& item, Outcome outcome, double seconds) {
+  if (outcome == Outcome::kInfrastructure) return;
+  absl::StatusOr<Config> config = ParseConfig(item.config);
+  if (config.ok()) untold_.push_back({Proposal{item.template_name, *std::move(config)}, seconds > 0, seconds});
+}
+
+// What a trial or a record says of who is best, wherever it came from.
 void TaskSearch::Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final) {
   const bool measured = IsMeasured(outcome) && !costs.empty();
   const double median = measured ? Median(costs) : 0;
-  if (!is_final && outcome != Outcome::kInfrastructure) {
-    if (absl::StatusOr<Config> config = ParseConfig(item.config); config.ok()) {
-      untold_.push_back({Proposal{item.template_name, *std::move(config)}, measured, median});
-    }
-  }
   if (!measured && outcome != Outcome::kInfrastructure) {  // what ran before is not to be relied on
     ok_.erase(KeyOf(item));
     few_.erase(KeyOf(item));
@@ -173,6 +208,7 @@ void TaskSearch::Learn(const Candidate& item, Outcome outcome, const std::vector
 bool TaskSearch::Observe(const Candidate& item, const TrialResult& result) {
   const double before = view_.best_s;
   Learn(item, result.outcome, result.costs_s, false);
+  Tell(item, result.outcome, UsualSeconds(result));
   if (!IsMeasured(result.outcome)) {
     ++view_.failures[result.outcome];
     ++failures_in_row_;
@@ -189,7 +225,7 @@ bool TaskSearch::Observe(const Candidate& item, const TrialResult& result) {
 }
 
 bool TaskSearch::WorthAgain(const TrialResult& result) const {
-  return view_.best_s == 0 || result.costs_s.front() < kWorthAgain * result.drift * view_.best_s;
+  return incumbent_s_ == 0 || result.costs_s.front() < kWorthAgain * result.drift * incumbent_s_;
 }
 
 void TaskSearch::MeasureAgain(WorkItem item) {
@@ -197,22 +233,34 @@ void TaskSearch::MeasureAgain(WorkItem item) {
   again_.push_back(std::move(item));
 }
 
-// The best by what is known now. A time from finals decides among those that have one; during the search the lowest
-// median leads, wherever it is from.
+// The best by what is known now, by times of one kind: those of this job's finals, else the search's, else those of
+// earlier finals.
 void TaskSearch::Choose() {
+  const auto has = [&](auto time) {
+    return std::ranges::any_of(ok_, [&](const auto& e) { return time(e.second) > 0; });
+  };
+  const auto here = [](const Known& k) { return k.final_here ? k.final_s : 0; };
+  const auto searched = [](const Known& k) { return k.search_s; };
+  const auto earlier = [](const Known& k) { return k.final_s; };
+  const bool decided = has(here), is_searched = has(searched);
   const Known* best = nullptr;
-  const bool decided = std::any_of(ok_.begin(), ok_.end(), [](const auto& entry) { return entry.second.final_here; });
+  double best_s = 0;
+  view_.default_s = 0;
   for (const auto& [key, entry] : ok_) {
-    if (decided && !entry.final_here) continue;
-    const bool is_default = key == KeyOf(default_);
-    if (is_default) view_.default_s = entry.time();
-    if (best == nullptr || entry.time() < best->time() || (entry.time() == best->time() && is_default)) best = &entry;
+    const double seconds = decided ? here(entry) : is_searched ? searched(entry) : earlier(entry);
+    if (seconds == 0) continue;
+    const bool is_default = IsDefault(entry.item);
+    if (is_default) view_.default_s = seconds;
+    if (best != nullptr && (seconds > best_s || (seconds == best_s && !is_default))) continue;
+    best = &entry;
+    best_s = seconds;
   }
-  if (best != nullptr) SetBest(*best);
+  incumbent_s_ = is_searched && !decided ? best_s : 0;
+  SetBest(best != nullptr ? *best : Known(), best_s);
 }
 
-void TaskSearch::SetBest(const Known& best) {
-  view_.best_s = best.time();
+void TaskSearch::SetBest(const Known& best, double seconds) {
+  view_.best_s = seconds;
   view_.template_name = best.item.template_name;
   view_.config = best.item.config;
 }
@@ -221,17 +269,19 @@ void TaskSearch::Settle() {
   const auto standard = ok_.find(KeyOf(default_));
   const auto best = ok_.find(KeyOf(NewCandidate(view_.template_name, 0, view_.config)));
   if (standard == ok_.end() || best == ok_.end() || best == standard) return;
-  const bool finals_held = standard->second.final_s > 0;
-  if (!finals_held) {
-    if (standard->second.search_s < kProvisionalMargin * best->second.time()) SetBest(standard->second);
+  if (best->second.final_here) return;
+  if (standard->second.final_s == 0) {
+    const double seconds = standard->second.search_s;
+    if (seconds < kProvisionalMargin * view_.best_s) SetBest(standard->second, seconds);
     return;
   }
-  // As the store has it: what won a final, of this job or an earlier one, goes before anything else.
+  // As the store has it: what won the last final goes before anything else.
   const Known* winner = &standard->second;
   for (const auto& [key, entry] : ok_) {
     if (entry.final_s > 0 && entry.final_s < winner->final_s) winner = &entry;
   }
-  if (best->second.final_s == 0) SetBest(*winner);
+  view_.default_s = standard->second.final_s;
+  SetBest(*winner, winner->final_s);
 }
 
 // By what the search measured, where it did: finals measure in the model, and their times are of another kind.
@@ -271,7 +321,12 @@ std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
     return k->final_s > 0 ? k->final_s : std::numeric_limits<double>::infinity();
   };
   const auto winner = std::ranges::min_element(ranked, {}, final_time);
-  if (winner != ranked.end() && (*winner)->final_s > 0) std::rotate(ranked.begin(), winner, winner + 1);
+  const double default_s = standard != ok_.end() && standard->second.final_s > 0 ? standard->second.final_s
+                                                                                 : std::numeric_limits<double>::max();
+  if (winner != ranked.end() && final_time(*winner) < default_s) {
+    std::rotate(ranked.begin(), winner, winner + 1);
+    contenders = std::max(contenders, 1);
+  }
   std::vector<Candidate> finalists{default_};
   std::vector<Candidate> alike;
   for (const Known* k : ranked) {

@@ -35,19 +35,24 @@ struct TaskView {
       why_done;  // "trials", "exhausted", "early_stopping", "min_gain", "failures", "unfit", "budget", "revalidated"
 };
 
+// What was measured, as it would be were the device not slower than usual; 0: not measured.
+double UsualSeconds(const TrialResult& result);
+
 class TaskSearch {
  public:
   TaskSearch(Task task, Target target, uint64_t seed);
 
   // The default choice and the tuner; slow (it ranks many configs). Then what is known, so that no trial is repeated:
   // records of this workload, target and device whose template version is this build's.
-  // Trials of `job` count as made in it, each config once, be its only record that of a slow device.
+  // Trials of `job` count as made in it, each config once, be its only record that of a slow device. What was put by
+  // hand tells no time that a search could be held against: its fastest are tried first.
   absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job);
   // The default, and what is known; no search. Records of other versions count too where their config is still legal.
   absl::Status PrepareToRevalidate(std::span<const Record> known);
   bool prepared() const { return tuner_ != nullptr; }
 
-  // Up to n candidates that were never tried, the default first. None: the space is exhausted. Slow.
+  // Up to n candidates that were never tried, the default first. None: the space is exhausted, but for what is still
+  // outstanding and may have to be measured again. Slow.
   absl::StatusOr<std::vector<WorkItem>> Propose(int n);
   // Cheap: told to the tuner with the next Propose. Whether it is one more trial: what failed is none, nor what Prepare
   // counted already.
@@ -80,11 +85,16 @@ class TaskSearch {
   const Workload& workload() const { return task_.workload; }
   const std::string& anchor() const { return anchor_; }
   bool seen() const { return seen_; }  // a round of it is over
-  double incumbent_s() const { return view_.best_s; }
+  // The best that this search, or an earlier one, measured; 0: none. Finals measure in the model, which is no time to
+  // race against.
+  double incumbent_s() const { return incumbent_s_; }
+  bool IsDefault(const Candidate& item) const { return KeyOf(item) == KeyOf(default_); }
   int since_better() const { return since_better_; }  // trials
   int failures_in_row() const { return failures_in_row_; }
   const Course& course() const { return course_; }  // of the search, earlier jobs' trials included
   int outstanding = 0;                              // batches in workers' hands
+  int outstanding_items = 0;
+  bool has_nothing_new = false;  // until an outstanding batch is back
   // Seconds of the whole model that the best saves over the default; 0 unless both were measured.
   double Gain() const;
   // Share of the model by the draft, until it is measured.
@@ -94,8 +104,7 @@ class TaskSearch {
   struct Known {
     Candidate item;
     double search_s = 0;  // median; 0: none
-    double final_s = 0;
-    double time() const { return final_s > 0 ? final_s : search_s; }
+    double final_s = 0;   // of the latest job with finals
     double search_time() const { return search_s > 0 ? search_s : final_s; }
     bool final_here = false;  // decided in this job
   };
@@ -103,8 +112,11 @@ class TaskSearch {
   std::vector<const Known*> RankedBesideTheDefault() const;
   std::vector<Candidate> FinalistsOfFew(int contenders) const;
   void Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final);
+  void Tell(const Candidate& item, Outcome outcome, double seconds);  // to the tuner
+  void ForgetFinalsBefore(const Record& record);
+  void TryFirst(std::vector<const Record*> put);
   void Choose();
-  void SetBest(const Known& best);
+  void SetBest(const Known& best, double seconds);
   std::string KeyOf(const Candidate& item) const;
   void DropHopeless();
 
@@ -114,6 +126,8 @@ class TaskSearch {
   std::string anchor_;
   std::unique_ptr<Tuner> tuner_;
   Candidate default_;
+  double incumbent_s_ = 0;
+  int64_t final_job_ = 0;  // the last whose finals are known
   double draft_s_ = 0;
   absl::flat_hash_set<uint64_t> tried_;    // proposed or known: hashes of template and config
   std::map<std::string, Known> ok_;        // the default, those that finals saw, and the fastest of the others

@@ -19,14 +19,13 @@ using Types = std::span<const TensorType>;
 
 // --- reshape ---
 
-// A dimension of 0 copies the input's, one of -1 takes what is left.
+// A dimension of -1 takes what is left.
 absl::StatusOr<TensorType> InferReshape(const Attrs& attrs, Types in) {
   TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"shape", AttrKind::kInts}}));
   Shape shape = attrs.Ints("shape");
   double known = 1, total = Elements(in[0]);  // no product of doubles overflows
   int64_t open = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0 && i < in[0].shape.size()) shape[i] = in[0].shape[i];
     if (shape[i] < -1) return InvalidType("a dimension is below -1");
     if (shape[i] == -1 && open >= 0) return InvalidType("shape has two open dimensions");
     if (shape[i] == -1)

@@ -155,7 +155,7 @@ absl::Status TellOfOtherRecords(const BuildPlan& plan, Records& records) {
     std::fprintf(stderr, "note: %s records for %s threads, not for %d\n", counted(of_threads).c_str(),
                  absl::StrJoin(threads, " or ").c_str(), plan.target.threads());
   } else if (operators > 0) {
-    std::fprintf(stderr, "note: %s records for other targets, not for %s: --target or --device chooses one\n",
+    std::fprintf(stderr, "note: %s records for other targets, not for %s: tune for it, or choose one by --target\n",
                  counted(operators).c_str(), plan.target.name().c_str());
   }
   return absl::OkStatus();
@@ -203,7 +203,7 @@ absl::StatusOr<BuildPlan> PlanFromRecords(const ModelOptions& model, const Recor
     if (keeps_defaults) {
       const std::string own = name.empty() ? "default configs are used"
                                            : absl::StrCat(name, ": default configs are used for its own kernels");
-      std::printf("%s: job %lld found the tuned model slower end to end; tune again to look on\n", Escaped(own).c_str(),
+      std::printf("%s: job %lld measured the tuned model as slower; to search on, tune again\n", Escaped(own).c_str(),
                   static_cast<long long>(records->verdict_job()));
     }
     verdicts.insert(records->verdict());
@@ -270,7 +270,7 @@ absl::Status CheckCoverage(const BuildPlan& plan, double least, const ModelOptio
   RecordOptions asked = records;
   if (asked.device.empty()) asked.device = plan.device;
   return absl::FailedPreconditionError(
-      absl::StrFormat("%.1f %% of the model's time is in kernels that were measured, and --min-coverage wants %.1f %%; "
+      absl::StrFormat("measurements decided on %.1f %% of the model's time, and --min-coverage wants %.1f %%; "
                       "to tune the rest: %s",
                       100 * coverage, 100 * least, TuneCommand(model, asked)));
 }

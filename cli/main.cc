@@ -1,6 +1,10 @@
 // temper: tune, compile, run and time models; query records; look after a fleet.
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -30,6 +34,12 @@ void Tell(const absl::Status& error, bool json) {
     // It may quote a server, or names in a model: nothing of them is for the terminal to obey.
     std::fprintf(stderr, "temper: %s\n", Escaped(message).c_str());
   }
+}
+
+// What did not reach where standard output goes, a full disk, did not happen.
+absl::Status FlushOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write standard output: ", std::strerror(errno)));
 }
 
 // `--lock "$lock"` with a variable that is not set must not become a command without a lock.
@@ -69,14 +79,21 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);
-    std::fprintf(stderr, "temper: %s; see --help\n", WhatIsWrong(app, e).c_str());
+    if (e.get_exit_code() == 0) {
+      app.exit(e);
+      std::cout.flush();
+      return std::cout && FlushOutput().ok() ? 0 : 1;
+    }
+    // Where parsing fails, CLI11 has set no flag.
+    const bool json = std::find(argv, argv + argc, std::string_view("--json-errors")) != argv + argc;
+    Tell(absl::InvalidArgumentError(absl::StrCat(WhatIsWrong(app, e), "; see --help")), json);
     return 2;
   }
   SetUpLogging(verbose);
   LogGrpcQuietly();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   absl::Status status = action();
+  status.Update(FlushOutput());
   if (status.ok()) return 0;
   Tell(status, json_errors);
   return 1;

@@ -24,11 +24,13 @@ std::string Environment(const char* name) {
 }  // namespace
 
 void AddRecordOptions(CLI::App* command, RecordOptions* options) {
-  command->add_option(
+  CLI::Option* db = command->add_option(
       "--db", options->db,
       "database of records (default, without --server and TEMPER_SERVER: TEMPER_DB, else the user's own)");
-  command->add_option("--server", options->server,
-                      "tuning server HOST:PORT or unix:PATH (default, without --db: TEMPER_SERVER)");
+  command
+      ->add_option("--server", options->server,
+                   "tuning server HOST:PORT or unix:PATH (default, without --db: TEMPER_SERVER)")
+      ->excludes(db);
   AddCredentialOptions(command, options);
   command->add_option("--device", options->device, "device key");
 }
@@ -59,6 +61,7 @@ std::string DatabasePath(const RecordOptions& options) {
 absl::StatusOr<std::unique_ptr<Records>> Records::Open(const RecordOptions& options) {
   auto records = std::make_unique<Records>();
   records->options_ = options;
+  if (options.untuned && options.device.empty()) return records;
   UseEnvironment(&records->options_);
   if (!records->options_.server.empty()) {
     TEMPER_ASSIGN_OR_RETURN(records->client_, ConnectTo<TunerClient>(records->options_));

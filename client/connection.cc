@@ -2,6 +2,7 @@
 
 #include <grpc/grpc.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/channel.h"
@@ -15,6 +16,7 @@ constexpr int kLargestReply = 32 << 20;  // the first event of a watch tells all
 grpc::ChannelArguments ClientSettings() {
   grpc::ChannelArguments args = ChannelSettings();
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);  // named so, it bounds an attempt
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
   args.SetMaxReceiveMessageSize(kLargestReply);
   return args;
@@ -28,6 +30,17 @@ void KeepGrpc() {
     return true;
   }();
   (void)kept;
+}
+
+// What gRPC says at the end of its way, in words of who set the two programs up; with what may have to be done.
+std::string WhyNoAnswer(const std::string& last, bool encrypted, bool is_local) {
+  if (absl::StrContains(last, "wrong version number")) return "it speaks no TLS: leave --ca and TEMPER_CA out?";
+  if (absl::StrContains(last, "certificate verify failed"))
+    return "certificate verify failed: it is not of the authority that --ca or TEMPER_CA names, or no longer good";
+  if (absl::StrContains(last, "no start line")) return "what --ca or TEMPER_CA names is no certificate";
+  const bool may_want_tls = !encrypted && !is_local;
+  return absl::StrCat(last, may_want_tls ? "; is it running there, and without encryption? If not: --ca or TEMPER_CA"
+                                         : "; is it running there?");
 }
 
 }  // namespace
@@ -66,10 +79,12 @@ absl::Status ServerConnection::Told(const grpc::Status& status) const {
   // gRPC tells the way that it went; what happened at its end comes last.
   const std::string& message = status.error_message();
   const size_t last = message.rfind(": ");
-  const bool plaintext = options_.authority.empty() && !address_.starts_with("unix:");
-  return absl::UnavailableError(absl::StrCat("no answer from temper-server at ", address_, " (",
-                                             last == std::string::npos ? message : message.substr(last + 2),
-                                             "); is it running there", plaintext ? ", without encryption?" : "?"));
+  const std::string end = last == std::string::npos ? message : message.substr(last + 2);
+  // TLS tells what was wrong in the middle of what it says.
+  const bool tls = absl::StrContains(message, "SSL") || absl::StrContains(message, "PEM");
+  return absl::UnavailableError(
+      absl::StrCat("no answer from temper-server at ", address_, ": ",
+                   WhyNoAnswer(tls ? message : end, !options_.authority.empty(), address_.starts_with("unix:"))));
 }
 
 }  // namespace temper

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "base/state_directory.h"
 #include "measure_worker/service/membership.h"
 #include "security/files.h"
@@ -24,8 +25,10 @@ absl::Status Join(const Options& options) {
   TEMPER_ASSIGN_OR_RETURN(
       const std::string key,
       JoinFleet(options.server, std::string(absl::StripAsciiWhitespace(invitation)), options.state_dir));
-  std::printf("joined as '%s'; now run: temper-worker --server %s --key %s\n", key.c_str(), options.server.c_str(),
-              key.c_str());
+  const std::string kept =
+      options.state_dir == StateDirectory() ? "" : absl::StrCat(" --state-dir ", options.state_dir);
+  std::printf("joined as '%s'; now run: temper-worker --server %s --key %s%s\n", key.c_str(), options.server.c_str(),
+              key.c_str(), kept.c_str());
   return absl::OkStatus();
 }
 

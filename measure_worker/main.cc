@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <set>
 #include <thread>
@@ -138,6 +139,15 @@ Chore RenewingCertificate(const std::string& server, const std::string& key, con
           }};
 }
 
+// To people who start it by hand; only the server knows whether it lets the worker in.
+void TellWhatIsOffered(const Options& options) {
+  for (size_t i = 0; i < options.keys.size(); ++i) {
+    std::printf("temper-worker offers %s as '%s' to %s; `temper devices` shows its state\n", options.devices[i].c_str(),
+                options.keys[i].c_str(), options.server.c_str());
+  }
+  std::fflush(stdout);
+}
+
 absl::Status Serve(const Options& options) {
   const pid_t parent = options.parent_watch ? getppid() : 0;
   TEMPER_ASSIGN_OR_RETURN(std::vector<StationOptions> devices, Stations(options));
@@ -168,6 +178,7 @@ absl::Status Serve(const Options& options) {
     stations.push_back(std::move(station));
   }
   for (const auto& station : stations) station->Start();
+  if (!options.parent_watch) TellWhatIsOffered(options);
   const ChoreThread renewing(std::move(renewals), Clock::System());
   const ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   notifier.Send("READY=1");

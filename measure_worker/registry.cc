@@ -43,7 +43,9 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text) {
   const BackendDef* def = FindBackend(spec.backend);
   if (def == nullptr) {
     std::string names;
-    for (const BackendDef& d : kBackends) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(d.name));
+    for (const BackendDef& d : kBackends) {
+      if (!d.simulated()) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(d.name));
+    }
     return absl::InvalidArgumentError(absl::StrCat("no kind of device '", spec.backend, "'; there are: ", names));
   }
   if (colon == text.npos) return spec;

@@ -84,8 +84,8 @@ absl::Status WriteEntry(const LockOptions& o) {
     std::printf("%s\n", JsonText(said).c_str());
     return absl::OkStatus();
   }
-  std::printf("%s: %s for %s, %.1f %% of the time in kernels that were measured; digest %s; targets: %zu\n",
-              o.output.c_str(), Counted(std::ssize(plan.kernels), "kernel").c_str(), plan.target.name().c_str(),
+  std::printf("%s: %s for %s, %.1f %% of the time decided by measurements; digest %s; targets: %zu\n", o.output.c_str(),
+              Counted(std::ssize(plan.kernels), "kernel").c_str(), plan.target.name().c_str(),
               100 * CoverageOf(plan.kernels), digest.substr(0, 12).c_str(), lock.entries.size());
   return absl::OkStatus();
 }

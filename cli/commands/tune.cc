@@ -138,6 +138,8 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
   const bool local = o.records.server.empty();
   if (!local && !o.records.target.empty())
     return absl::InvalidArgumentError("--target is for local runs: a server's workers say what theirs is");
+  if (!local && !o.cores.empty())
+    return absl::InvalidArgumentError("--cores is for local runs: a server's workers have cores of their own");
   if (o.records.device.empty()) {
     if (!local) return absl::InvalidArgumentError("--device KEY is needed with --server: `temper devices` lists them");
     o.records.device = kLocalDevice;

@@ -15,6 +15,7 @@
 #include "compiler/graph/extract.h"
 #include "compiler/ops/describe.h"
 #include "compiler/ops/shape_distance.h"
+#include "compiler/target/threads.h"
 #include "storage/best.h"
 
 namespace temper {
@@ -190,7 +191,7 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
     }
   }
   if (const auto own = digest.own.find(report.workload); own != digest.own.end()) {
-    FindDefaultRecord(own->second, configs, codegen_id, &report.untuned);
+    FindDefaultRecord(Standing(own->second), configs, codegen_id, &report.untuned);
     if (report.tuned_itself()) {
       report.gap = FindSearchGap(own->second, best->record, report.untuned.template_name, Text(report.untuned.config));
     }
@@ -294,8 +295,13 @@ absl::StatusOr<Explanation> ExplainModel(const Graph& graph, const Target& targe
                    [](const OperatorReport& a, const OperatorReport& b) { return a.share > b.share; });
   for (size_t i = 0; i < e.operators.size(); ++i) e.operators[i].number = static_cast<int>(i) + 1;
   if (!digest.targets.empty() && !digest.targets.contains(Text(e.target))) {
-    e.hint = absl::StrCat("the records are of other targets (devices: ", absl::StrJoin(digest.devices, ", "),
-                          "): --device or --target chooses one; what is shown is for ", Text(e.target));
+    const bool other_threads = std::ranges::any_of(digest.targets, [&](const std::string& text) {
+      return WithoutThreads(text) == WithoutThreads(Text(e.target));
+    });
+    e.hint = absl::StrCat("the records are of other ", other_threads ? "numbers of threads" : "targets",
+                          " (devices: ", absl::StrJoin(digest.devices, ", "),
+                          "): ", other_threads ? "--threads" : "--device or --target",
+                          " chooses one; what is shown is for ", Text(e.target));
   }
   return e;
 }

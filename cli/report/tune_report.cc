@@ -90,7 +90,9 @@ void TuneReport::Print(std::FILE* out, bool revalidated) const {
     absl::FPrintF(out, "; end to end untuned %s, tuned %s (%.2fx)", TimeText(job.untuned_ms()),
                   TimeText(job.tuned_ms()), job.untuned_ms() / job.tuned_ms());
   }
-  absl::FPrintF(out, "%s\n", job.kept_default() ? "; the default configs are kept" : "");
+  const bool within_noise = !job.kept_default() && job.tuned_ms() > job.untuned_ms();
+  absl::FPrintF(out, "%s%s\n", job.kept_default() ? "; the default configs are kept" : "",
+                within_noise ? "; that is within the noise, and the tuned configs are kept" : "");
   if (!revalidated && job.trials() > 0) {
     std::string counts;
     for (const OperatorCount& count : CountByOperator(view)) {

@@ -417,7 +417,7 @@ TEST_F(CliTest, AModelThatWasNoFasterTunedIsBuiltUntuned) {
     for (const std::string& source : {"--server " + address, "--db " + db}) {
       const Result compiled = Temper("compile " + model_ + " " + source + " -o " + dir_ + "/package");
       ASSERT_EQ(compiled.code, 0) << compiled.out;
-      EXPECT_EQ(compiled.out.find("job 1 found") != std::string::npos, verdict == "default") << compiled.out;
+      EXPECT_EQ(compiled.out.find("job 1 measured") != std::string::npos, verdict == "default") << compiled.out;
       if (verdict == "default") {
         EXPECT_FALSE(Manifest("package")["tuned"].get<bool>()) << source;
       }

@@ -141,10 +141,10 @@ TEST(Figures, QuantilesInterpolate) {
 }
 
 TEST(Figures, PairsThatDifferAlikeHaveNoDoubt) {
-  const Difference alike = PairedDifference({5, 7, 1}, {4, 6, 0});
+  const PairedResult alike = PairedDifference({5, 7, 1}, {4, 6, 0});
   EXPECT_EQ(alike.mean, 1);
   EXPECT_EQ(alike.half_width, 0);
-  const Difference unlike = PairedDifference({1, -1, 1, -1}, {0, 0, 0, 0});
+  const PairedResult unlike = PairedDifference({1, -1, 1, -1}, {0, 0, 0, 0});
   EXPECT_EQ(unlike.mean, 0);
   EXPECT_NEAR(unlike.half_width, 1.96 * std::sqrt(4.0 / 3 / 4), 1e-9);
 }

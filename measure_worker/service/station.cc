@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <thread>
+#include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/secure_random.h"
 #include "measure_worker/backend.h"
 #include "measure_worker/host/cores.h"
@@ -16,6 +18,8 @@
 
 namespace temper::worker {
 namespace {
+
+constexpr absl::Duration kLongWait = absl::Seconds(2);
 
 // Measures in a sandboxed child, one lease at a time on the device, whoever else wants it.
 class SandboxMeasurer : public Measurer {
@@ -50,7 +54,13 @@ class SandboxMeasurer : public Measurer {
   absl::Status Locked(const CancelToken& token, F run) {
     // This thread starts the child, which inherits its cores.
     if (AffinityCores() != device_.cores) TEMPER_RETURN_IF_ERROR(BindToCores(device_.cores));
-    if (!lock_->Acquire([&] { return token.cancelled(); })) return absl::CancelledError("cancelled");
+    const absl::Time began = absl::Now();
+    const auto give_up = [&] {
+      if (absl::Now() - began > kLongWait && !std::exchange(told_, true))
+        spdlog::warn("waiting for {}: another process measures on it, and takes turns with this one", Text(device_));
+      return token.cancelled();
+    };
+    if (!lock_->Acquire(give_up)) return absl::CancelledError("cancelled");
     const absl::Status status = run();
     Watch();
     lock_->Release();
@@ -73,6 +83,7 @@ class SandboxMeasurer : public Measurer {
   Sandbox sandbox_;
   const DeviceSpec device_;
   const std::unique_ptr<DeviceLock> lock_;
+  bool told_ = false;  // that it has to be waited for
 };
 
 class SandboxedStation : public Station {

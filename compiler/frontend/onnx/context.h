@@ -203,6 +203,9 @@ std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexT
     RoiTable(), BoxesTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(),
     ContribRecurrentTable();
 // Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
+inline constexpr std::string_view kContribDomain = "com.microsoft";
 const TableEntry* FindConverter(const onnx::NodeProto& node);
+// The names of all of a domain's operators that are supported, in order: of ONNX's own, "", or of kContribDomain.
+std::vector<std::string> OperatorsOf(std::string_view domain);
 
 }  // namespace temper::onnx_frontend

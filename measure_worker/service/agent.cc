@@ -181,8 +181,10 @@ void Agent::TellTrouble(const char* what, const absl::Status& status) {
   const std::string message(status.message());
   if (stopping_ || message == trouble_) return;
   trouble_ = message;
-  const bool nobody = absl::StrContains(message, "Connection refused");
-  LogWarn(About(), "{}: {}{}", what, message, absl::IsUnavailable(status) && !nobody ? options_.hint : "");
+  // A server that has answered speaks as this worker does, and one that is not there speaks nothing.
+  const bool hints =
+      absl::IsUnavailable(status) && registered_ns_ == 0 && !absl::StrContains(message, "Connection refused");
+  LogWarn(About(), "{}: {}{}", what, message, hints ? options_.hint : "");
 }
 
 void Agent::SyncIfDue(std::unique_lock<std::mutex>& lock) {

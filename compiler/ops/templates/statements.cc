@@ -11,9 +11,6 @@ namespace temper {
 
 using ir::Expr;
 
-namespace {
-
-// `body` if the condition holds of any of so many, a multiple of `lanes`.
 ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<Expr(const Expr& i)>& condition, ir::Stmt body) {
   const ir::Buffer holds = ir::MakeBuffer("holds", DType::kI32, {lanes}, ir::Scope::kRegister);
   const Cell all("all", DType::kI32);
@@ -30,8 +27,6 @@ ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<Expr(const Expr
                       each([&](const Expr& lane) { return all.Set(all.Get() + ir::Load(holds, {lane})); }),
                       ir::If(zero < all.Get(), std::move(body))})));
 }
-
-}  // namespace
 
 ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, const LoopBody& body) {
   if (extent == 1) return body(0);

@@ -14,6 +14,10 @@ ir::Stmt LoopOver(const std::string& name, int64_t extent, ir::ForKind kind, con
 // Some vectors of `lanes` at a time, then one, then what is left one by one. Iterations do not depend on each other.
 ir::Stmt VectorLoop(const std::string& name, int64_t extent, int64_t lanes, const LoopBody& body);
 
+// `body` if the condition holds of any of so many, a multiple of `lanes`.
+ir::Stmt IfAny(int64_t count, int64_t lanes, const std::function<ir::Expr(const ir::Expr& i)>& condition,
+               ir::Stmt body);
+
 // Elements of which it is asked at once whether the condition holds of any, and of those that it does of one of, again.
 constexpr int64_t kChunk = 64, kPiece = 16;
 // `collect` of the pieces of the chunk that begins there of which the condition holds of any element. `lanes` divide a

@@ -76,6 +76,11 @@ void ServerConnection::Prepare(grpc::ClientContext& context, absl::Duration time
 
 absl::Status ServerConnection::Told(const grpc::Status& status) const {
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
+  // What the server itself says is an answer.
+  const auto says = [&](const char* words) { return absl::StrContains(status.error_message(), words); };
+  const bool of_grpc = says("onnect") || says("Socket closed") || says("Broken pipe") || says("SSL") ||
+                       says("GOAWAY") || says("DNS") || says("resolution") || says("keepalive");
+  if (!of_grpc) return FromGrpc(status);
   // gRPC tells the way that it went; what happened at its end comes last.
   const std::string& message = status.error_message();
   const size_t last = message.rfind(": ");

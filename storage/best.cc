@@ -24,7 +24,7 @@ auto DeviceAndTemplateOf(const Record& r) {
 auto TrialOf(const Record& r) { return std::tuple_cat(PlaceOf(r), std::tie(r.anchor, r.fingerprint), CandidateOf(r)); }
 
 // Among these, the finals of the job that measured last stand.
-auto ContestOf(const Record& r) { return std::tuple_cat(PlaceOf(r), std::tie(r.anchor, r.fingerprint, r.codegen_id)); }
+auto ContestOf(const Record& r) { return std::tuple_cat(PlaceOf(r), std::tie(r.codegen_id)); }
 using Contests = std::map<decltype(ContestOf(std::declval<const Record&>())), const Record*>;
 
 Contests LastFinals(const std::vector<Record>& records) {
@@ -105,7 +105,7 @@ std::vector<Record> Standing(std::vector<Record> records) {
   };
   const Contests last_finals = LastFinals(records);
   const auto decided_anew = [&](const Record& r) {
-    if (r.purpose != "final") return false;
+    if (!IsConfirmed(r)) return false;
     const auto last = last_finals.find(ContestOf(r));
     return last != last_finals.end() && last->second->job != r.job && IsLater(*last->second, r);
   };
@@ -155,7 +155,9 @@ std::vector<int64_t> Dispensable(std::vector<Record> records, int64_t keep,
     if (!kept.back() || !MayBeBest(r) || stands.contains(r.id)) continue;
     fallen.insert(TrialOf(r));
     const auto last = last_finals.find(ContestOf(r));
-    if (r.purpose == "final" && last != last_finals.end()) deciders.insert(last->second->id);
+    if (!IsConfirmed(r) || last == last_finals.end()) continue;
+    deciders.insert(last->second->id);
+    fallen.insert(TrialOf(*last->second));  // it may have been refuted
   }
   std::vector<int64_t> ids;
   for (size_t i = 0; i < records.size(); ++i) {

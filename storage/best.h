@@ -39,8 +39,8 @@ bool Refutes(const Record& r);
 // made and older times of its own config stand no longer.
 bool Retires(const Record& r);
 // A final of one of this store's jobs: only beside its rivals of the same job does its time tell who is faster, so what
-// earlier jobs' finals said of the same workload, device, threads and code generator stands no longer. Who won there is
-// among the later job's finalists.
+// was confirmed before of the same workload, target, device key, threads and code generator stands no longer. Who won
+// there is among the later job's finalists.
 bool DecidesAnew(const Record& r);
 // Those of `records` that may be best and that no later one refutes or retires. A record that was put speaks only
 // against others that were put. `records` holds all of each workload, target, device key and threads that it has one

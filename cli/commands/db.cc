@@ -179,7 +179,8 @@ absl::Status Prune(const DbOptions& o) {
   if (o.audit_days > 0) options.audit_before_unix_ms = absl::ToUnixMillis(absl::Now() - o.audit_days * absl::Hours(24));
   if (options.keep_records == 0 && options.keep_jobs == 0 && options.audit_before_unix_ms == 0)
     return absl::InvalidArgumentError("say what to keep: --keep-records, --keep-jobs or --audit-days");
-  TEMPER_RETURN_IF_ERROR(OpenForReading(o).status());  // one that is not there is not made
+  // One that is not there is not made; one of an earlier release is brought up to date.
+  if (const absl::Status there = OpenForReading(o).status(); absl::IsNotFound(there)) return there;
   const OpenMode mode = options.dry_run ? OpenMode::kReadOnly : OpenMode::kReadWrite;
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(DatabasePath(o.records), mode));
   TEMPER_ASSIGN_OR_RETURN(const Pruned pruned, store->Prune(options));

@@ -92,7 +92,7 @@ void TuneReport::Print(std::FILE* out, bool revalidated) const {
   }
   const bool within_noise = !job.kept_default() && job.tuned_ms() > job.untuned_ms();
   absl::FPrintF(out, "%s%s\n", job.kept_default() ? "; the default configs are kept" : "",
-                within_noise ? "; that is within the noise, and the tuned configs are kept" : "");
+                within_noise ? "; that is within the noise" : "");
   if (!revalidated && job.trials() > 0) {
     std::string counts;
     for (const OperatorCount& count : CountByOperator(view)) {

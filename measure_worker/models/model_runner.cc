@@ -160,12 +160,13 @@ absl::Status UsualPace::Run(const std::function<absl::Status()>& measure) {
   constexpr std::chrono::milliseconds kLookAgain{20};
   constexpr int64_t kMostNs = 5'000'000'000, kTimesAsLong = 2;
   const auto is_patient = [&] { return waited_ns_ < std::min(patience_ns_, kMostNs); };
-  bool first = true;
+  bool again = false;
   for (;;) {
     const int64_t start = MonotonicNs();
     if (as_usual_() || !is_patient()) {
       TEMPER_RETURN_IF_ERROR(measure());
-      if (std::exchange(first, false)) patience_ns_ += kTimesAsLong * (MonotonicNs() - start);
+      if (std::exchange(again, true)) return absl::OkStatus();
+      patience_ns_ += kTimesAsLong * (MonotonicNs() - start);
       if (!is_patient() || as_usual_()) return absl::OkStatus();
     } else {
       std::this_thread::sleep_for(kLookAgain);

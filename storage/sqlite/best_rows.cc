@@ -45,11 +45,13 @@ absl::Status BestKeeper::Added(const Keys& keys, const Record& r, int64_t id) {
   if (Refutes(r)) {
     TEMPER_ASSIGN_OR_RETURN(find_again, IsBest(keys, r));
   }
-  if (DecidesAnew(r)) {
-    TEMPER_ASSIGN_OR_RETURN(find_again, OthersFinalIsBest(keys, r));
+  const Place place = {keys.workload, keys.target, r.threads, r.device_key};
+  find_again = find_again || to_find_again_.contains(place);
+  if (!find_again && DecidesAnew(r)) {
+    TEMPER_ASSIGN_OR_RETURN(find_again, OthersConfirmed(keys, r));
   }
   if (find_again) {
-    to_find_again_.insert({keys.workload, keys.target, r.threads, r.device_key});
+    to_find_again_.insert(place);
     return absl::OkStatus();
   }
   if (!MayBeBest(r)) return absl::OkStatus();
@@ -76,15 +78,11 @@ absl::StatusOr<bool> BestKeeper::IsBest(const Keys& keys, const Record& r) {
   return query.Step();
 }
 
-// Whether a best, of any template, was in the finals of another job.
-absl::StatusOr<bool> BestKeeper::OthersFinalIsBest(const Keys& keys, const Record& r) {
-  TEMPER_ASSIGN_OR_RETURN(
-      Query query,
-      db_.Prepare("SELECT 1 FROM best JOIN record ON record.id = best.record_id WHERE best.workload_id = ? AND "
-                  "best.target_id = ? AND best.anchor_id = ? AND best.device_id = ? AND best.threads = ? AND "
-                  "record.purpose = 'final' AND record.codegen_id = ? AND record.job != ?"));
-  query.Bind(keys.workload).Bind(keys.target).Bind(keys.anchor).Bind(keys.device).Bind(int64_t{r.threads});
-  query.Bind(r.codegen_id).Bind(r.job);
+// Whether another job confirmed anything of the workload, which may fall, or made this job's earlier finals fall.
+absl::StatusOr<bool> BestKeeper::OthersConfirmed(const Keys& keys, const Record& r) {
+  TEMPER_ASSIGN_OR_RETURN(Query query, db_.Prepare("SELECT 1 FROM record WHERE workload_id = ? AND target_id = ? AND "
+                                                   "purpose IN ('final', 'revalidate') AND job != ? LIMIT 1"));
+  query.Bind(keys.workload).Bind(keys.target).Bind(r.job);
   return query.Step();
 }
 

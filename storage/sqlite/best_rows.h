@@ -20,14 +20,14 @@ class BestKeeper {
   absl::Status Added(const Keys& keys, const Record& r, int64_t id);
   absl::Status Finish();  // after the last
 
- private:
   using Place = std::tuple<int64_t, int64_t, int, std::string>;  // workload, target, threads, device key
+  absl::Status FindAgain(const Place& place);
 
+ private:
   absl::StatusOr<bool> IsBest(const Keys& keys, const Record& r);
-  absl::StatusOr<bool> OthersFinalIsBest(const Keys& keys, const Record& r);
+  absl::StatusOr<bool> OthersConfirmed(const Keys& keys, const Record& r);
   absl::Status Raise(const Keys& keys, const Record& r, const Rank& rank);
   absl::Status Set(const Keys& keys, const Record& r, const Rank& rank);
-  absl::Status FindAgain(const Place& place);
 
   Connection& db_;
   std::set<Place> to_find_again_;

@@ -1,8 +1,10 @@
 #include "storage/sqlite/prune.h"
 
 #include <map>
+#include <set>
 
 #include "storage/best.h"
+#include "storage/sqlite/best_rows.h"
 #include "storage/sqlite/job_rows.h"
 #include "storage/sqlite/record_rows.h"
 
@@ -51,9 +53,15 @@ absl::StatusOr<int64_t> PruneTask(Connection& db, const Task& task, const PruneO
     if (!row.ok() && !absl::IsNotFound(row.status())) return row.status();
     is_running = row.ok() && !IsFinalJobState(row->state);
   }
+  std::set<rows::BestKeeper::Place> places;
+  for (const Record& r : records) places.insert({task.first, task.second, r.threads, r.device_key});
   const std::vector<int64_t> ids =
       Dispensable(std::move(records), options.keep_records, [&](int64_t job) { return running.at(job); });
-  if (!options.dry_run) TEMPER_RETURN_IF_ERROR(Delete(db, "DELETE FROM record WHERE id = ?", ids));
+  if (options.dry_run || ids.empty()) return static_cast<int64_t>(ids.size());
+  // A database of an earlier release may name bests by an earlier rule.
+  rows::BestKeeper keeper(db);
+  for (const auto& place : places) TEMPER_RETURN_IF_ERROR(keeper.FindAgain(place));
+  TEMPER_RETURN_IF_ERROR(Delete(db, "DELETE FROM record WHERE id = ?", ids));
   return static_cast<int64_t>(ids.size());
 }
 

@@ -108,6 +108,37 @@ TEST(Finals, ALaterSearchDoesNotCompareItsTimesWithThoseOfFinals) {
   }
 }
 
+// As a prune leaves them: finals are the newest.
+TEST(Finals, WhereOnlyFinalsAreKnownTheSearchMeasuresThemAgain) {
+  for (const double in_the_model : {0.4, 2.5}) {
+    Simulation sim({{ToyWorkload("a", 400), 1}});
+    sim.spec_.trials = 40;
+    sim.in_the_model_ = in_the_model;
+    sim.Begin();
+    ASSERT_TRUE(sim.Run());
+    const double found = sim.loop_->task(0).best_s / in_the_model;
+    const std::string winner = sim.loop_->task(0).config;
+    std::vector<Record> finals;
+    ASSERT_TRUE(sim.store_->Scan({.purpose = "final"}, [&](const Record& r) { finals.push_back(r); }).ok());
+    sim.store_ = *OpenStore("memory:");
+    ASSERT_TRUE(sim.store_->Append(finals).ok());
+    sim.works_.clear();
+    sim.measured_.clear();
+    sim.spec_.id = 2;
+    sim.spec_.trials = 200;
+    sim.Begin();
+    ASSERT_TRUE(sim.RunUntil(Phase::kFinals));
+    EXPECT_GT(sim.loop_->task(0).default_s, 0);
+    EXPECT_EQ(sim.Measured(sim.WorksOf(WorkKind::kBatch).at(0).workload), 200);
+    EXPECT_TRUE(sim.AllDistinct());
+    EXPECT_LT(sim.loop_->task(0).best_s, found);
+    ASSERT_TRUE(sim.Run());
+    const std::vector<std::string> finalists = sim.Finalists().begin()->second;
+    EXPECT_EQ(finalists.at(1), winner);
+    EXPECT_LT(sim.loop_->task(0).best_s, found * in_the_model) << "what is new is in the finals too";
+  }
+}
+
 TEST(Finals, TheDefaultStaysWhereFinalsSaySo) {
   Simulation sim({{ToyWorkload("a", 400), 1}});
   sim.spec_.trials = 50;

@@ -420,6 +420,32 @@ TEST(JobLoop, ASpaceThatIsExhaustedIsMeasuredAgainWhereTheDeviceWasSlow) {
   }
 }
 
+TEST(JobLoop, WhatAServerBeforeThisOneTriedFirstIsTakenOver) {
+  Simulation sim({{ToyWorkload("a", 400), 1}});
+  sim.spec_.trials = 40;
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  std::vector<Record> put;
+  ASSERT_TRUE(sim.store_->Scan({.purpose = "search"}, [&](const Record& r) { put.push_back(r); }).ok());
+  for (Record& r : put) r.origin = "put", r.job = 0;
+  sim.store_ = *OpenStore("memory:");
+  ASSERT_TRUE(sim.store_->Append(put).ok());
+  sim.works_.clear();
+  sim.measured_.clear();
+  sim.Begin();
+  ASSERT_TRUE(sim.loop_->Search(sim.clock_.Monotonic(), sim).ok());
+  const Work under_way = sim.queue_.front();
+  sim.queue_.clear();
+  sim.Begin();  // a server that starts anew
+  std::vector<WorkItem> items = under_way.items;
+  for (WorkItem& item : items) item.workload = under_way.workload;
+  sim.loop_->Adopt(items, sim.clock_.Monotonic());
+  sim.queue_.push_back(under_way);
+  ASSERT_TRUE(sim.Run());
+  EXPECT_EQ(sim.loop_->trials(), 40);
+  EXPECT_TRUE(sim.AllDistinct());
+}
+
 // Whose first measurement fell into noise, and others were faster meanwhile.
 TEST(JobLoop, TheDefaultRacesAgainstNobody) {
   Simulation sim({{ToyWorkload("a", 400), 1}});

@@ -305,7 +305,8 @@ TEST_P(StoreContract, TheFinalsOfTheJobThatMeasuredLastStand) {
   EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact steady");
   // Those of another device or code generator, and what comes from another store, decide nothing here.
   Record elsewhere = final("elsewhere", 9e-5, 3), other = elsewhere, imported = elsewhere;
-  elsewhere.fingerprint = "another";
+  elsewhere.device_key = "another";
+  elsewhere.config = "of another key";
   other.codegen_id = "another";
   imported.job = 0;
   for (const Record& r : {elsewhere, other, imported}) Add(r);
@@ -316,7 +317,7 @@ TEST_P(StoreContract, TheFinalsOfTheJobThatMeasuredLastStand) {
     failure.config = config;
     Add(failure);
   }
-  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "key elsewhere");
+  EXPECT_EQ(BestText(QueryFor(GoodRecord())), "exact of another key");
 }
 
 TEST_P(StoreContract, ARevalidationRetiresWhatAWrongClockDatedIntoTheFuture) {

@@ -28,7 +28,7 @@ inline Record RandomRecord(Rng& rng) {
   r.outcome = kOutcomes[rng.Below(6)];
   static constexpr const char* kOrigins[] = {"measured", "measured", "put", "trusted"};
   r.origin = kOrigins[rng.Below(4)];
-  if (rng.Below(2) == 0) r.job = 0;
+  r.job = rng.Below(4);
   if (rng.Below(3) == 0) r.candidate = 1 + rng.Below(200), r.attempt = 1;
   r.costs_s.assign(1 + rng.Below(5), 0);
   for (double& cost : r.costs_s) cost = 1e-6 * (1 + rng.Below(20));  // few values: ties happen

@@ -153,10 +153,9 @@ void JobLoop::OnResult(const ItemResult& result, absl::Duration now) {
 void JobLoop::Close(const Pending& pending, absl::Duration now) {
   if (pending.kind == WorkKind::kBatch) {
     changed_.insert(pending.task);
-    // Workers measure beside one another, and a batch waits for the one before it: what comes back in a time tells.
-    const double seconds = absl::ToDoubleSeconds(now - std::max(pending.submitted, last_batch_over_));
-    last_batch_over_ = now;
-    search_.OnBatchOver(pending.task, seconds / static_cast<double>(pending.size));
+    const auto under_way =
+        std::ranges::count_if(pending_, [](const auto& p) { return p.second.kind == WorkKind::kBatch; });
+    search_.OnBatchOver(pending.task, {pending.submitted, now, pending.size, static_cast<size_t>(under_way)});
   }
   if (pending.kind == WorkKind::kFinals) {
     for (const size_t task : closing_.DecideFinals(pending.finals)) changed_.insert(task);

@@ -121,7 +121,6 @@ class JobLoop {
   std::map<int64_t, Pending> pending_;  // by a number of this loop's own
   std::map<int64_t, int64_t> pending_of_item_;
   int64_t next_pending_ = 1;
-  absl::Duration last_batch_over_ = -absl::InfiniteDuration();
   std::string last_error_;
   std::set<size_t> changed_;
   std::vector<std::string> warnings_;

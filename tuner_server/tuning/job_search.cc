@@ -166,7 +166,7 @@ void JobSearch::OnSent(const Batch& batch) {
 }
 
 void JobSearch::Adopt(Batch& batch) {
-  std::erase_if(batch.items, [&](const WorkItem& item) { return !tasks_[batch.task].MarkTried(item); });
+  std::erase_if(batch.items, [&](const WorkItem& item) { return !tasks_[batch.task].TakeOver(item); });
   if (!batch.items.empty()) OnSent(batch);
 }
 
@@ -198,7 +198,20 @@ void JobSearch::Teach(size_t task, const Candidate& item, const TrialResult& res
   experience_->Add(tasks_[task].workload(), {&observation, 1});
 }
 
-void JobSearch::OnBatchOver(size_t task, double seconds_per_item) {
+// Workers measure beside one another, and batches wait behind others: what comes back while all that are under way do
+// tells how long an item takes.
+void JobSearch::Clock(const BatchTime& batch) {
+  if (window_.batches == 0) window_.began = std::max(window_.began, batch.submitted);
+  ++window_.batches;
+  window_.items += batch.items;
+  if (seconds_per_item_ > 0 && window_.batches < batch.under_way) return;
+  const double seconds = absl::ToDoubleSeconds(batch.over - window_.began) / static_cast<double>(window_.items);
+  seconds_per_item_ = seconds_per_item_ == 0 ? seconds : seconds_per_item_ + kSmoothing * (seconds - seconds_per_item_);
+  window_ = {.began = batch.over};
+}
+
+void JobSearch::OnBatchOver(size_t task, const BatchTime& batch) {
+  Clock(batch);
   --tasks_[task].outstanding;
   tasks_[task].has_nothing_new = false;
   tasks_[task].EndRound();
@@ -208,8 +221,6 @@ void JobSearch::OnBatchOver(size_t task, double seconds_per_item) {
     since_better_ = 0;
     better_kernels_s_ = first_looks ? std::numeric_limits<double>::infinity() : kernels_s;
   }
-  const double change = seconds_per_item - seconds_per_item_;
-  seconds_per_item_ = seconds_per_item_ == 0 ? seconds_per_item : seconds_per_item_ + kSmoothing * change;
 }
 
 void JobSearch::ForgetOutstanding() {

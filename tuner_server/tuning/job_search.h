@@ -41,8 +41,12 @@ class JobSearch {
   // It went out under a server before this one. What records tell the results of is dropped from it.
   void Adopt(Batch& batch);
   void OnResult(size_t task, const WorkItem& item, const TrialResult& result);
-  // `seconds_per_item`: of all workers together.
-  void OnBatchOver(size_t task, double seconds_per_item);
+  struct BatchTime {
+    absl::Duration submitted, over;
+    size_t items = 0;
+    size_t under_way = 1;  // batches, this one included
+  };
+  void OnBatchOver(size_t task, const BatchTime& batch);
   void ForgetOutstanding();
 
   // Tasks that are finished end; returns which.
@@ -59,6 +63,7 @@ class JobSearch {
   bool MayGetBatch(size_t task, int most, double kernels_s) const;
   int BatchSize(size_t task, absl::Duration now, int slots) const;
   void Teach(size_t task, const Candidate& item, const TrialResult& result);
+  void Clock(const BatchTime& batch);
 
   const JobSpec& spec_;
   const JobLoopOptions& options_;
@@ -71,7 +76,12 @@ class JobSearch {
   int again_ = 0;                // the device was slow when they were measured first
   int since_better_ = 0;         // trials since the kernels together were last faster by a worthwhile share
   double better_kernels_s_ = 0;  // infinite until every task had its first look
-  double seconds_per_item_ = 0;  // measured, smoothed; 0: not yet
+  double seconds_per_item_ = 0;  // of all workers together; measured, smoothed; 0: not yet
+  struct Window {
+    absl::Duration began = -absl::InfiniteDuration();
+    size_t batches = 0, items = 0;
+  };
+  Window window_;
   std::map<Outcome, int> outcomes_;
 };
 

@@ -59,6 +59,11 @@ std::string TaskSearch::KeyOf(const Candidate& item) const {
 // Among some thousands of configs two hashes are alike with a chance of one in 10^12; then one goes untried.
 bool TaskSearch::MarkTried(const Candidate& item) { return tried_.insert(StableHash(KeyOf(item))).second; }
 
+bool TaskSearch::TakeOver(const Candidate& item) {
+  const auto same = [&](const WorkItem& waiting) { return KeyOf(waiting) == KeyOf(item); };
+  return std::erase_if(again_, same) > 0 || MarkTried(item);
+}
+
 // Jobs may have very many trials, and few of them can matter any more.
 void TaskSearch::DropHopeless() {
   std::vector<std::pair<double, std::string>> others;
@@ -96,7 +101,7 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
       view_.trials += record.job == job && IsMeasured(record.outcome) && counted_.insert(key).second ? 1 : 0;
       continue;
     }
-    MarkTried(item);
+    if (!IsConfirmed(record) || !record.ok()) MarkTried(item);
     ForgetFinalsBefore(record);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
     if (!IsConfirmed(record)) Tell(item, record.outcome, record.ok() ? MedianCost(record) : 0);
@@ -111,6 +116,10 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
     course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
   }
   TryFirst(std::move(put));
+  // Where what the search measured is gone, finals tell who is worth measuring again.
+  for (const auto& [key, entry] : ok_) {
+    if (entry.search_s == 0 && !IsDefault(entry.item) && MarkTried(entry.item)) again_.push_back({entry.item});
+  }
   since_better_ = 0;
   failures_in_row_ = 0;
   Choose();
@@ -284,14 +293,29 @@ void TaskSearch::Settle() {
   SetBest(*winner, winner->final_s);
 }
 
-// By what the search measured, where it did: finals measure in the model, and their times are of another kind.
+// By what the search measured, and then by finals: these measure in the model, and their times are of another kind.
 std::vector<const TaskSearch::Known*> TaskSearch::RankedBesideTheDefault() const {
   std::vector<const Known*> ranked;
   for (const auto& [key, entry] : ok_) {
     if (key != KeyOf(default_)) ranked.push_back(&entry);
   }
-  std::sort(ranked.begin(), ranked.end(),
-            [](const Known* a, const Known* b) { return a->search_time() < b->search_time(); });
+  std::ranges::sort(ranked, {}, [](const Known* k) { return std::pair(k->search_s == 0, k->search_time()); });
+  return ranked;
+}
+
+// Who won the last finals has to win again. Null: the default won, or there were none.
+const TaskSearch::Known* TaskSearch::LastWinner() const {
+  const Known* winner = nullptr;
+  for (const auto& [key, entry] : ok_) {
+    if (entry.final_s > 0 && (winner == nullptr || entry.final_s < winner->final_s)) winner = &entry;
+  }
+  return winner == nullptr || IsDefault(winner->item) ? nullptr : winner;
+}
+
+std::vector<const TaskSearch::Known*> TaskSearch::RankedBehindTheLastWinner() const {
+  std::vector<const Known*> ranked = RankedBesideTheDefault();
+  if (const auto winner = std::ranges::find(ranked, LastWinner()); winner != ranked.end())
+    std::rotate(ranked.begin(), winner, winner + 1);
   return ranked;
 }
 
@@ -312,25 +336,16 @@ std::vector<Candidate> TaskSearch::FinalistsOfFew(int contenders) const {
 
 std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
   if (ok_.empty()) return FinalistsOfFew(contenders);
-  std::vector<const Known*> ranked = RankedBesideTheDefault();
-  const auto standard = ok_.find(KeyOf(default_));
-  double most_s = ranked.empty() ? 0 : kMayBeBest * ranked.front()->search_time();
-  if (standard != ok_.end()) most_s = std::min(most_s, kMayBeBest * standard->second.search_time());
-  // Who won an earlier final has to win again.
-  const auto final_time = [](const Known* k) {
-    return k->final_s > 0 ? k->final_s : std::numeric_limits<double>::infinity();
-  };
-  const auto winner = std::ranges::min_element(ranked, {}, final_time);
-  const double default_s = standard != ok_.end() && standard->second.final_s > 0 ? standard->second.final_s
-                                                                                 : std::numeric_limits<double>::max();
-  if (winner != ranked.end() && final_time(*winner) < default_s) {
-    std::rotate(ranked.begin(), winner, winner + 1);
-    contenders = std::max(contenders, 1);
+  const std::vector<const Known*> ranked = RankedBehindTheLastWinner();
+  if (LastWinner() != nullptr) contenders = std::max(contenders, 1);
+  double best_s = std::numeric_limits<double>::infinity();
+  for (const auto& [key, entry] : ok_) {
+    if (entry.search_s > 0) best_s = std::min(best_s, entry.search_s);
   }
   std::vector<Candidate> finalists{default_};
   std::vector<Candidate> alike;
   for (const Known* k : ranked) {
-    if (k->search_time() > most_s && k->final_s == 0) continue;
+    if (k->search_s > kMayBeBest * best_s && k->final_s == 0) continue;
     // What differs little behaves alike in the model too: another kind of config tells more.
     const bool is_alike = std::any_of(finalists.begin() + 1, finalists.end(),
                                       [&](const Candidate& other) { return Differences(k->item, other) < 2; });
@@ -344,7 +359,7 @@ std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
 std::vector<Candidate> TaskSearch::ToRevalidate(int n) const {
   if (ok_.empty()) return {};
   std::vector<Candidate> items{default_};
-  for (const Known* k : RankedBesideTheDefault()) {
+  for (const Known* k : RankedBehindTheLastWinner()) {
     if (static_cast<int>(items.size()) <= n) items.push_back(k->item);
   }
   return items;

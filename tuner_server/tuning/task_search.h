@@ -63,6 +63,7 @@ class TaskSearch {
   // All items of a batch are back: a round ends.
   void EndRound() { seen_ = true; }
   bool MarkTried(const Candidate& item);  // never proposed from now on; false: it was tried before
+  bool TakeOver(const Candidate& item);   // the same of one that is under way; true also of what was to be tried first
 
   // The default and up to `contenders` that may beat it in the model, the default first. Empty: nothing was measured.
   std::vector<Candidate> Finalists(int contenders) const;
@@ -110,6 +111,8 @@ class TaskSearch {
   };
   absl::Status FindDefault();
   std::vector<const Known*> RankedBesideTheDefault() const;
+  std::vector<const Known*> RankedBehindTheLastWinner() const;
+  const Known* LastWinner() const;
   std::vector<Candidate> FinalistsOfFew(int contenders) const;
   void Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final);
   void Tell(const Candidate& item, Outcome outcome, double seconds);  // to the tuner

@@ -150,15 +150,19 @@ void SetMeasured(ConfigReport* report, const Record& r) {
   report->record = r.id;
 }
 
-// The default's own record: of the same code generator as the best one where there is one, finals first.
+// The default's own record: of the same code generator and job as the best one where there is one, since times of two
+// jobs' finals do not compare; finals first.
 void FindDefaultRecord(const std::vector<Record>& own, const Configs& configs, const std::string& codegen_id,
-                       ConfigReport* untuned) {
+                       int64_t job, ConfigReport* untuned) {
+  const auto preference = [&](const Record& r) {
+    return std::tuple(r.codegen_id != codegen_id, r.job != job, RankOf(r));
+  };
   const std::string config = Text(untuned->config);
   const Record* found = nullptr;
   for (const Record& r : own) {
     if (!MayBeBest(r) || r.template_name != untuned->template_name || r.config != config || !configs.IsThisBuilds(r))
       continue;
-    if (found == nullptr || Preference(r, codegen_id) < Preference(*found, codegen_id)) found = &r;
+    if (found == nullptr || preference(r) < preference(*found)) found = &r;
   }
   if (found != nullptr) SetMeasured(untuned, *found);
 }
@@ -191,7 +195,7 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
     }
   }
   if (const auto own = digest.own.find(report.workload); own != digest.own.end()) {
-    FindDefaultRecord(Standing(own->second), configs, codegen_id, &report.untuned);
+    FindDefaultRecord(own->second, configs, codegen_id, best.has_value() ? best->record.job : 0, &report.untuned);
     if (report.tuned_itself()) {
       report.gap = FindSearchGap(own->second, best->record, report.untuned.template_name, Text(report.untuned.config));
     }

@@ -476,6 +476,10 @@ TEST(JobLoop, WhatWasPutByHandIsTriedFirstAndItsTimesAreNotBelieved) {
     r.job = 0;
     for (double& cost : r.costs_s) cost /= 10;
   }
+  Record illegal = put[0];
+  illegal.config = "no=1";
+  illegal.costs_s = {1e-9};
+  put.push_back(illegal);
   sim.store_ = *OpenStore("memory:");
   ASSERT_TRUE(sim.store_->Append(put).ok());
   sim.works_.clear();
@@ -485,6 +489,8 @@ TEST(JobLoop, WhatWasPutByHandIsTriedFirstAndItsTimesAreNotBelieved) {
   ASSERT_TRUE(sim.Run());
   const Work first = sim.WorksOf(WorkKind::kBatch).at(0);
   EXPECT_EQ(first.incumbent_s, 0);
+  put.pop_back();
+  for (const WorkItem& item : first.items) EXPECT_NE(item.config, illegal.config);
   const auto fastest = std::ranges::min_element(put, {}, [](const Record& r) { return MedianCost(r); });
   const bool is_default = first.items.at(0).config == fastest->config;
   EXPECT_EQ(first.items.at(is_default ? 0 : 1).config, fastest->config);

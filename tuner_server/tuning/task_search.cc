@@ -138,8 +138,13 @@ void TaskSearch::TryFirst(std::vector<const Record*> put) {
   std::ranges::stable_sort(put, {}, [](const Record* r) { return MedianCost(*r); });
   std::vector<WorkItem> first;
   for (const Record* r : put) {
+    if (first.size() == kMostTriedFirst) break;
+    const absl::StatusOr<Config> config = ParseConfig(r->config);
+    const TemplateDef& def = *FindTemplate(r->template_name);
+    const bool legal =
+        config.ok() && def.matches(task_.workload, target_) && def.space(task_.workload, target_).Check(*config).ok();
     WorkItem item{NewCandidate(r->template_name, r->template_version, r->config)};
-    if (first.size() < kMostTriedFirst && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
+    if (legal && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
   }
   again_.assign(first.rbegin(), first.rend());
 }

@@ -290,10 +290,8 @@ void TaskSearch::Settle() {
     return;
   }
   // As the store has it: what won the last final goes before anything else.
-  const Known* winner = &standard->second;
-  for (const auto& [key, entry] : ok_) {
-    if (entry.final_s > 0 && entry.final_s < winner->final_s) winner = &entry;
-  }
+  const Known* winner = LastWinner();
+  if (winner == nullptr) winner = &standard->second;
   view_.default_s = standard->second.final_s;
   SetBest(*winner, winner->final_s);
 }

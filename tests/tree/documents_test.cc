@@ -219,6 +219,24 @@ TEST(DocumentsTest, ProseIsNotWide) {
   }
 }
 
+// All that programs read of the environment, but for what they hand to their own children and what tests set.
+TEST(DocumentsTest, EnvironmentListsTheVariablesThatAreRead) {
+  static const std::regex kRead(
+      R"re((?:getenv|Environment|envname|LibraryPath|package_device|environ\.get)\("(TEMPER_\w+)")re");
+  static const std::regex kListed(R"re(\n\| `(TEMPER_\w+)` \|)re");
+  const auto found = [](const std::string& text, const std::regex& what, std::set<std::string>& names) {
+    for (std::sregex_iterator it(text.begin(), text.end(), what), end; it != end; ++it) names.insert((*it)[1]);
+  };
+  std::set<std::string> read, listed;
+  for (const std::string& file : Sources({".cc", ".c", ".h", ".py"})) {
+    if (!StartsWith(file, "tests/") && !StartsWith(file, "bench/") && !StartsWith(file, "python/tests/"))
+      found(Read(kRoot / file), kRead, read);
+  }
+  for (const char* own : {"TEMPER_MEMORY_BYTES", "TEMPER_FAILPOINT"}) read.erase(own);
+  found(Read(kRoot / "docs/environment.md"), kListed, listed);
+  EXPECT_EQ(listed, read);
+}
+
 // --- and each of them finds its mistakes ---
 
 TEST(DocumentsTest, EachCheckFindsItsMistakes) {

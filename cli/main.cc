@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -36,10 +35,13 @@ void Tell(const absl::Status& error, bool json) {
   }
 }
 
-// What did not reach where standard output goes, a full disk, did not happen.
-absl::Status FlushOutput() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write standard output: ", std::strerror(errno)));
+// The exit code. What did not reach where standard output goes, a full disk, did not happen.
+int Ended(absl::Status status, bool json_errors) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    status.Update(absl::UnavailableError(absl::StrCat("cannot write standard output: ", std::strerror(errno))));
+  if (status.ok()) return 0;
+  Tell(status, json_errors);
+  return 1;
 }
 
 // `--lock "$lock"` with a variable that is not set must not become a command without a lock.
@@ -81,8 +83,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) {
       app.exit(e);
-      std::cout.flush();
-      return std::cout && FlushOutput().ok() ? 0 : 1;
+      return Ended(absl::OkStatus(), json_errors);
     }
     // Where parsing fails, CLI11 has set no flag.
     const bool json = std::find(argv, argv + argc, std::string_view("--json-errors")) != argv + argc;
@@ -92,11 +93,7 @@ int Main(int argc, char** argv) {
   SetUpLogging(verbose);
   LogGrpcQuietly();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
-  absl::Status status = action();
-  status.Update(FlushOutput());
-  if (status.ok()) return 0;
-  Tell(status, json_errors);
-  return 1;
+  return Ended(action(), json_errors);
 }
 
 }  // namespace

@@ -45,13 +45,11 @@ absl::Status BestKeeper::Added(const Keys& keys, const Record& r, int64_t id) {
   if (Refutes(r)) {
     TEMPER_ASSIGN_OR_RETURN(find_again, IsBest(keys, r));
   }
-  const Place place = {keys.workload, keys.target, r.threads, r.device_key};
-  find_again = find_again || to_find_again_.contains(place);
-  if (!find_again && DecidesAnew(r)) {
+  if (DecidesAnew(r)) {
     TEMPER_ASSIGN_OR_RETURN(find_again, OthersConfirmed(keys, r));
   }
   if (find_again) {
-    to_find_again_.insert(place);
+    to_find_again_.insert({keys.workload, keys.target, r.threads, r.device_key});
     return absl::OkStatus();
   }
   if (!MayBeBest(r)) return absl::OkStatus();

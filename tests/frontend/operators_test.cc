@@ -1,21 +1,18 @@
 // docs/operators.md lists what the importer supports, no more and no less.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <regex>
-#include <sstream>
 
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/onnx/context.h"
+#include "tests/tree/sources.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
 // The names in the section under the heading, in the order in which they are written.
 std::vector<std::string> Listed(const std::string& heading) {
-  std::stringstream text;
-  text << std::ifstream(TEMPER_SOURCE_DIR "/docs/operators.md").rdbuf();
-  const std::string document = text.str();
+  const std::string document = tree::Read(tree::kRoot / "docs/operators.md");
   const size_t begin = document.find("\n## " + heading + "\n"), end = document.find("\n## ", begin + 1);
   EXPECT_NE(begin, std::string::npos) << heading;
   static const std::regex kName("`(\\w+)`");

@@ -84,20 +84,32 @@ TEST(Finals, FinalsCompareContendersWithTheDefaultAndTheLowestMedianWins) {
   EXPECT_EQ(model.model.picks[0].workload, Text(sim.tasks_[0].workload));
 }
 
+// What a first job found, whose finals' times are so many times those of the search.
+struct Found {
+  double search_s;
+  std::string config;
+};
+Found TuneOnce(Simulation& sim, double in_the_model) {
+  sim.spec_.trials = 40;
+  sim.in_the_model_ = in_the_model;
+  sim.Begin();
+  EXPECT_TRUE(sim.Run());
+  return {sim.loop_->task(0).best_s / in_the_model, sim.loop_->task(0).config};
+}
+
+void BeginAnother(Simulation& sim) {
+  sim.works_.clear();
+  sim.spec_.id = 2;
+  sim.spec_.trials = 200;
+  sim.Begin();
+}
+
 // In the model kernels take longer than in the search, or shorter. Who races, races against times of the search.
 TEST(Finals, ALaterSearchDoesNotCompareItsTimesWithThoseOfFinals) {
   for (const double in_the_model : {0.4, 2.5}) {
     Simulation sim({{ToyWorkload("a", 400), 1}});
-    sim.spec_.trials = 40;
-    sim.in_the_model_ = in_the_model;
-    sim.Begin();
-    ASSERT_TRUE(sim.Run());
-    const double found = sim.loop_->task(0).best_s / in_the_model;
-    const std::string winner = sim.loop_->task(0).config;
-    sim.works_.clear();
-    sim.spec_.id = 2;
-    sim.spec_.trials = 200;
-    sim.Begin();
+    const auto [found, winner] = TuneOnce(sim, in_the_model);
+    BeginAnother(sim);
     EXPECT_DOUBLE_EQ(sim.loop_->task(0).best_s, found);
     ASSERT_TRUE(sim.Run());
     for (const Work& work : sim.WorksOf(WorkKind::kBatch)) EXPECT_LE(work.incumbent_s, found);
@@ -112,21 +124,9 @@ TEST(Finals, ALaterSearchDoesNotCompareItsTimesWithThoseOfFinals) {
 TEST(Finals, WhereOnlyFinalsAreKnownTheSearchMeasuresThemAgain) {
   for (const double in_the_model : {0.4, 2.5}) {
     Simulation sim({{ToyWorkload("a", 400), 1}});
-    sim.spec_.trials = 40;
-    sim.in_the_model_ = in_the_model;
-    sim.Begin();
-    ASSERT_TRUE(sim.Run());
-    const double found = sim.loop_->task(0).best_s / in_the_model;
-    const std::string winner = sim.loop_->task(0).config;
-    std::vector<Record> finals;
-    ASSERT_TRUE(sim.store_->Scan({.purpose = "final"}, [&](const Record& r) { finals.push_back(r); }).ok());
-    sim.store_ = *OpenStore("memory:");
-    ASSERT_TRUE(sim.store_->Append(finals).ok());
-    sim.works_.clear();
-    sim.measured_.clear();
-    sim.spec_.id = 2;
-    sim.spec_.trials = 200;
-    sim.Begin();
+    const auto [found, winner] = TuneOnce(sim, in_the_model);
+    sim.KnowOnly(sim.Records({.purpose = "final"}));
+    BeginAnother(sim);
     ASSERT_TRUE(sim.RunUntil(Phase::kFinals));
     EXPECT_GT(sim.loop_->task(0).default_s, 0);
     EXPECT_EQ(sim.Measured(sim.WorksOf(WorkKind::kBatch).at(0).workload), 200);

@@ -425,13 +425,9 @@ TEST(JobLoop, WhatAServerBeforeThisOneTriedFirstIsTakenOver) {
   sim.spec_.trials = 40;
   sim.Begin();
   ASSERT_TRUE(sim.Run());
-  std::vector<Record> put;
-  ASSERT_TRUE(sim.store_->Scan({.purpose = "search"}, [&](const Record& r) { put.push_back(r); }).ok());
+  std::vector<Record> put = sim.Records({.purpose = "search"});
   for (Record& r : put) r.origin = "put", r.job = 0;
-  sim.store_ = *OpenStore("memory:");
-  ASSERT_TRUE(sim.store_->Append(put).ok());
-  sim.works_.clear();
-  sim.measured_.clear();
+  sim.KnowOnly(put);
   sim.Begin();
   ASSERT_TRUE(sim.loop_->Search(sim.clock_.Monotonic(), sim).ok());
   const Work under_way = sim.queue_.front();
@@ -469,8 +465,7 @@ TEST(JobLoop, WhatWasPutByHandIsTriedFirstAndItsTimesAreNotBelieved) {
   sim.spec_.trials = 40;
   sim.Begin();
   ASSERT_TRUE(sim.Run());
-  std::vector<Record> put;
-  ASSERT_TRUE(sim.store_->Scan({.purpose = "search"}, [&](const Record& r) { put.push_back(r); }).ok());
+  std::vector<Record> put = sim.Records({.purpose = "search"});
   for (Record& r : put) {
     r.origin = "put";
     r.job = 0;
@@ -480,10 +475,7 @@ TEST(JobLoop, WhatWasPutByHandIsTriedFirstAndItsTimesAreNotBelieved) {
   illegal.config = "no=1";
   illegal.costs_s = {1e-9};
   put.push_back(illegal);
-  sim.store_ = *OpenStore("memory:");
-  ASSERT_TRUE(sim.store_->Append(put).ok());
-  sim.works_.clear();
-  sim.measured_.clear();
+  sim.KnowOnly(put);
   sim.Begin();
   EXPECT_EQ(sim.loop_->task(0).best_s, 0);
   ASSERT_TRUE(sim.Run());

@@ -142,6 +142,19 @@ class Simulation : public WorkPort {
     if (work.kind == WorkKind::kBatch) measured_.push_back(work.workload + item.template_name + item.config);
   }
 
+  std::vector<Record> Records(const RecordFilter& filter = {}) const {
+    std::vector<Record> records;
+    EXPECT_TRUE(store_->Scan(filter, [&](const Record& r) { records.push_back(r); }).ok());
+    return records;
+  }
+  // As if nothing else had ever been known or measured.
+  void KnowOnly(const std::vector<Record>& records) {
+    store_ = *OpenStore("memory:");
+    EXPECT_TRUE(store_->Append(records).ok());
+    works_.clear();
+    measured_.clear();
+  }
+
   int Measured(const std::string& workload) const {
     return static_cast<int>(std::count_if(measured_.begin(), measured_.end(),
                                           [&](const std::string& key) { return key.starts_with(workload); }));

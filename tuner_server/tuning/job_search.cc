@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/statistics.h"
 
@@ -99,8 +100,13 @@ bool JobSearch::MayGetBatch(size_t i, int most, double kernels_s) const {
   return !task.has_nothing_new && !all_sent && limits_.WhyFinished(i, kernels_s).empty();
 }
 
+int JobSearch::OutstandingItems() const {
+  return std::accumulate(tasks_.begin(), tasks_.end(), 0,
+                         [](int sum, const TaskSearch& t) { return sum + t.outstanding_items; });
+}
+
 bool JobSearch::CanPropose(int slots) const {
-  if (spec_.trials > 0 && trials_ + outstanding_items_ >= spec_.trials) return false;
+  if (spec_.trials > 0 && trials_ + OutstandingItems() >= spec_.trials) return false;
   const int most = MostBatchesATask(slots);
   const double kernels_s = KernelSeconds(tasks_);
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -119,7 +125,7 @@ int JobSearch::BatchSize(size_t i, absl::Duration now, int slots) const {
     if (task.EstimatedSeconds() < kSmallShare * KernelSeconds(tasks_)) size = options_.smallest_batch;
   }
   if (spec_.trials > 0) {
-    const int left = spec_.trials - trials_ - outstanding_items_;
+    const int left = spec_.trials - trials_ - OutstandingItems();
     // Many workers share what is left, so that none of them ends long after the others.
     const int share = slots < kManySlots ? left : (left + slots - 1) / slots;
     size = std::min({size, left, std::max(1, share)});
@@ -131,7 +137,7 @@ int JobSearch::BatchSize(size_t i, absl::Duration now, int slots) const {
     // What is under way runs first; the last batch should end with the budget, and one worker measures it.
     const double fit = limits_.SecondsLeft(now) / seconds_per_item_;
     const double of_one = fit / std::max(1, slots / 2);
-    size = std::min(size, static_cast<int>(std::max(1.0, std::min(fit - outstanding_items_, of_one))));
+    size = std::min(size, static_cast<int>(std::max(1.0, std::min(fit - OutstandingItems(), of_one))));
   }
   return std::max(1, size);
 }
@@ -160,7 +166,6 @@ absl::StatusOr<std::optional<JobSearch::Batch>> JobSearch::Propose(absl::Duratio
 }
 
 void JobSearch::OnSent(const Batch& batch) {
-  outstanding_items_ += static_cast<int>(batch.items.size());
   tasks_[batch.task].outstanding_items += static_cast<int>(batch.items.size());
   ++tasks_[batch.task].outstanding;
 }
@@ -171,7 +176,6 @@ void JobSearch::Adopt(Batch& batch) {
 }
 
 void JobSearch::OnResult(size_t task, const WorkItem& item, const TrialResult& result) {
-  --outstanding_items_;
   --tasks_[task].outstanding_items;
   if (MeasuredInNoise(WorkKind::kBatch, item, result) && !tasks_[task].view().done && tasks_[task].WorthAgain(result) &&
       again_ <= kAgainAtLeast + options_.most_again * trials_) {
@@ -224,7 +228,6 @@ void JobSearch::OnBatchOver(size_t task, const BatchTime& batch) {
 }
 
 void JobSearch::ForgetOutstanding() {
-  outstanding_items_ = 0;
   for (TaskSearch& task : tasks_) task.outstanding = task.outstanding_items = 0;
 }
 

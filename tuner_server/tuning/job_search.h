@@ -59,6 +59,7 @@ class JobSearch {
   const std::map<Outcome, int>& outcomes() const { return outcomes_; }
 
  private:
+  int OutstandingItems() const;  // in workers' hands
   int MostBatchesATask(int slots) const;
   bool MayGetBatch(size_t task, int most, double kernels_s) const;
   int BatchSize(size_t task, absl::Duration now, int slots) const;
@@ -71,7 +72,6 @@ class JobSearch {
   std::vector<TaskSearch>& tasks_;
   Rng rng_;
   std::shared_ptr<Experience> experience_;  // what tasks teach one another
-  int outstanding_items_ = 0;
   int trials_ = 0;
   int again_ = 0;                // the device was slow when they were measured first
   int since_better_ = 0;         // trials since the kernels together were last faster by a worthwhile share

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -34,6 +35,20 @@ int Differences(const Candidate& a, const Candidate& b) {
   int differences = 0;
   for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) differences += left[i] != right[i];
   return differences;
+}
+
+// By the names of their templates.
+using Spaces = std::map<std::string, ConfigSpace>;
+Spaces SpacesOf(const Workload& w, const Target& t) {
+  Spaces spaces;
+  for (const TemplateDef* def : TemplatesFor(w, t)) spaces.emplace(def->name, def->space(w, t));
+  return spaces;
+}
+
+bool IsLegal(const Spaces& spaces, const Record& r) {
+  const auto space = spaces.find(r.template_name);
+  const absl::StatusOr<Config> config = ParseConfig(r.config);
+  return space != spaces.end() && config.ok() && space->second.Check(*config).ok();
 }
 
 }  // namespace
@@ -136,29 +151,21 @@ void TaskSearch::ForgetFinalsBefore(const Record& record) {
 
 void TaskSearch::TryFirst(std::vector<const Record*> put) {
   std::ranges::stable_sort(put, {}, [](const Record* r) { return MedianCost(*r); });
+  const Spaces spaces = SpacesOf(task_.workload, target_);
   std::vector<WorkItem> first;
   for (const Record* r : put) {
     if (first.size() == kMostTriedFirst) break;
-    const absl::StatusOr<Config> config = ParseConfig(r->config);
-    const TemplateDef& def = *FindTemplate(r->template_name);
-    const bool legal =
-        config.ok() && def.matches(task_.workload, target_) && def.space(task_.workload, target_).Check(*config).ok();
     WorkItem item{NewCandidate(r->template_name, r->template_version, r->config)};
-    if (legal && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
+    if (IsLegal(spaces, *r) && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
   }
   again_.assign(first.rbegin(), first.rend());
 }
 
 absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
-  std::map<std::string, ConfigSpace> spaces;
-  for (const TemplateDef* def : TemplatesFor(task_.workload, target_)) {
-    spaces.emplace(def->name, def->space(task_.workload, target_));
-  }
+  const Spaces spaces = SpacesOf(task_.workload, target_);
   for (const Record& record : known) {
-    const auto space = spaces.find(record.template_name);
-    const absl::StatusOr<Config> config = ParseConfig(record.config);
-    if (space == spaces.end() || !config.ok() || !space->second.Check(*config).ok()) continue;
+    if (!IsLegal(spaces, record)) continue;
     const int version = FindTemplate(record.template_name)->version;
     const Candidate item = NewCandidate(record.template_name, version, record.config);
     ForgetFinalsBefore(record);
@@ -259,11 +266,12 @@ void TaskSearch::Choose() {
   const bool decided = has(here), is_searched = has(searched);
   const Known* best = nullptr;
   double best_s = 0;
+  const std::string default_key = KeyOf(default_);
   view_.default_s = 0;
   for (const auto& [key, entry] : ok_) {
     const double seconds = decided ? here(entry) : is_searched ? searched(entry) : earlier(entry);
     if (seconds == 0) continue;
-    const bool is_default = IsDefault(entry.item);
+    const bool is_default = key == default_key;
     if (is_default) view_.default_s = seconds;
     if (best != nullptr && (seconds > best_s || (seconds == best_s && !is_default))) continue;
     best = &entry;
@@ -282,8 +290,7 @@ void TaskSearch::SetBest(const Known& best, double seconds) {
 void TaskSearch::Settle() {
   const auto standard = ok_.find(KeyOf(default_));
   const auto best = ok_.find(KeyOf(NewCandidate(view_.template_name, 0, view_.config)));
-  if (standard == ok_.end() || best == ok_.end() || best == standard) return;
-  if (best->second.final_here) return;
+  if (standard == ok_.end() || best == ok_.end() || best == standard || best->second.final_here) return;
   if (standard->second.final_s == 0) {
     const double seconds = standard->second.search_s;
     if (seconds < kProvisionalMargin * view_.best_s) SetBest(standard->second, seconds);
@@ -296,16 +303,6 @@ void TaskSearch::Settle() {
   SetBest(*winner, winner->final_s);
 }
 
-// By what the search measured, and then by finals: these measure in the model, and their times are of another kind.
-std::vector<const TaskSearch::Known*> TaskSearch::RankedBesideTheDefault() const {
-  std::vector<const Known*> ranked;
-  for (const auto& [key, entry] : ok_) {
-    if (key != KeyOf(default_)) ranked.push_back(&entry);
-  }
-  std::ranges::sort(ranked, {}, [](const Known* k) { return std::pair(k->search_s == 0, k->search_time()); });
-  return ranked;
-}
-
 // Who won the last finals has to win again. Null: the default won, or there were none.
 const TaskSearch::Known* TaskSearch::LastWinner() const {
   const Known* winner = nullptr;
@@ -315,10 +312,17 @@ const TaskSearch::Known* TaskSearch::LastWinner() const {
   return winner == nullptr || IsDefault(winner->item) ? nullptr : winner;
 }
 
-std::vector<const TaskSearch::Known*> TaskSearch::RankedBehindTheLastWinner() const {
-  std::vector<const Known*> ranked = RankedBesideTheDefault();
-  if (const auto winner = std::ranges::find(ranked, LastWinner()); winner != ranked.end())
-    std::rotate(ranked.begin(), winner, winner + 1);
+// All but the default: who won the last finals, then by what the search measured, then by finals, whose times are of
+// another kind.
+std::vector<const TaskSearch::Known*> TaskSearch::RankedBesideTheDefault() const {
+  const std::string default_key = KeyOf(default_);
+  std::vector<const Known*> ranked;
+  for (const auto& [key, entry] : ok_) {
+    if (key != default_key) ranked.push_back(&entry);
+  }
+  std::ranges::sort(ranked, {}, [winner = LastWinner()](const Known* k) {
+    return std::tuple(k != winner, k->search_s == 0, k->search_time());
+  });
   return ranked;
 }
 
@@ -339,7 +343,7 @@ std::vector<Candidate> TaskSearch::FinalistsOfFew(int contenders) const {
 
 std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
   if (ok_.empty()) return FinalistsOfFew(contenders);
-  const std::vector<const Known*> ranked = RankedBehindTheLastWinner();
+  const std::vector<const Known*> ranked = RankedBesideTheDefault();
   if (LastWinner() != nullptr) contenders = std::max(contenders, 1);
   double best_s = std::numeric_limits<double>::infinity();
   for (const auto& [key, entry] : ok_) {
@@ -362,7 +366,7 @@ std::vector<Candidate> TaskSearch::Finalists(int contenders) const {
 std::vector<Candidate> TaskSearch::ToRevalidate(int n) const {
   if (ok_.empty()) return {};
   std::vector<Candidate> items{default_};
-  for (const Known* k : RankedBehindTheLastWinner()) {
+  for (const Known* k : RankedBesideTheDefault()) {
     if (static_cast<int>(items.size()) <= n) items.push_back(k->item);
   }
   return items;

@@ -111,7 +111,6 @@ class TaskSearch {
   };
   absl::Status FindDefault();
   std::vector<const Known*> RankedBesideTheDefault() const;
-  std::vector<const Known*> RankedBehindTheLastWinner() const;
   const Known* LastWinner() const;
   std::vector<Candidate> FinalistsOfFew(int contenders) const;
   void Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final);

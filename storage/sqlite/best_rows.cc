@@ -21,6 +21,14 @@ constexpr std::string_view kOwn = TEMPER_STANDING_BESTS "best.workload_id = (SEL
 constexpr std::string_view kKin = TEMPER_STANDING_BESTS "best.anchor_id = (SELECT id FROM anchor WHERE text = ?)";
 #undef TEMPER_STANDING_BESTS
 
+#define TEMPER_BESTS                                                                               \
+  "SELECT best.workload_id, best.target_id, device.key, best.put, best.confirmed, best.median_s, " \
+  "best.record_id FROM best JOIN device ON device.id = best.device_id"
+constexpr std::string_view kBestsOfAll = TEMPER_BESTS;
+constexpr std::string_view kBestsOfOne =
+    TEMPER_BESTS " WHERE best.workload_id = (SELECT id FROM workload WHERE text = ?)";
+#undef TEMPER_BESTS
+
 absl::Status Offer(Connection& db, std::string_view sql, std::string_view target, std::string_view text, bool borrowed,
                    BestChoice& choice) {
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));
@@ -133,6 +141,21 @@ absl::Status BestKeeper::FindAgain(const Place& place) {
   return absl::OkStatus();
 }
 
+absl::Status BestKeeper::FindAllAgain() {
+  std::vector<Place> places;
+  {
+    TEMPER_ASSIGN_OR_RETURN(Query query, db_.Prepare("SELECT DISTINCT workload_id, target_id, threads, device.key FROM "
+                                                     "best JOIN device ON device.id = best.device_id"));
+    while (true) {
+      TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      places.push_back({query.Int(0), query.Int(1), static_cast<int>(query.Int(2)), query.Text(3)});
+    }
+  }
+  for (const Place& place : places) TEMPER_RETURN_IF_ERROR(FindAgain(place));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& q) {
   if (q.workload.empty() || q.target.empty())
     return absl::InvalidArgumentError("best asked without a workload or a target");
@@ -160,12 +183,8 @@ absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& 
 absl::Status ScanBest(Connection& db, const RecordFilter& filter, const Visitor& visit) {
   std::map<std::tuple<int64_t, int64_t, std::string>, Rank> bests;  // of each workload, target and device key
   {
-    TEMPER_ASSIGN_OR_RETURN(
-        Query query,
-        db.Prepare("SELECT best.workload_id, best.target_id, device.key, best.put, best.confirmed, best.median_s, "
-                   "best.record_id FROM best JOIN device ON device.id = best.device_id WHERE "
-                   "?1 = '' OR best.workload_id = (SELECT id FROM workload WHERE text = ?1)"));
-    query.Bind(filter.workload);
+    TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(filter.workload.empty() ? kBestsOfAll : kBestsOfOne));
+    if (!filter.workload.empty()) query.Bind(filter.workload);
     while (true) {
       TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
       if (!row) break;

@@ -22,6 +22,7 @@ class BestKeeper {
 
   using Place = std::tuple<int64_t, int64_t, int, std::string>;  // workload, target, threads, device key
   absl::Status FindAgain(const Place& place);
+  absl::Status FindAllAgain();  // for a file whose bests were chosen by an earlier rule
 
  private:
   absl::StatusOr<bool> IsBest(const Keys& keys, const Record& r);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "storage/migrations/migrations.h"
+#include "storage/sqlite/best_rows.h"
 #include "storage/sqlite/snapshot.h"
 
 namespace temper {
@@ -109,8 +110,10 @@ absl::Status Migrate(const std::string& path, Connection& connection, int64_t ve
   }
   std::string steps = absl::StrCat("BEGIN IMMEDIATE; PRAGMA application_id = ", kApplicationId, ";");
   for (const std::string_view step : Migrations().subspan(version)) absl::StrAppend(&steps, std::string(step), ";");
-  absl::StrAppend(&steps, "PRAGMA user_version = ", SchemaVersion(), "; COMMIT");
-  const absl::Status status = connection.Exec(steps.c_str());
+  absl::StrAppend(&steps, "PRAGMA user_version = ", SchemaVersion());
+  absl::Status status = connection.Exec(steps.c_str());
+  if (status.ok()) status = rows::BestKeeper(connection).FindAllAgain();
+  if (status.ok()) status = connection.Exec("COMMIT");
   if (!status.ok() && connection.InTransaction()) connection.Exec("ROLLBACK").IgnoreError();
   return status;
 }

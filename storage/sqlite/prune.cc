@@ -58,7 +58,7 @@ absl::StatusOr<int64_t> PruneTask(Connection& db, const Task& task, const PruneO
   const std::vector<int64_t> ids =
       Dispensable(std::move(records), options.keep_records, [&](int64_t job) { return running.at(job); });
   if (options.dry_run || ids.empty()) return static_cast<int64_t>(ids.size());
-  // A database of an earlier release may name bests by an earlier rule.
+  // Somebody may have edited the file by hand: no best may name what goes.
   rows::BestKeeper keeper(db);
   for (const auto& place : places) TEMPER_RETURN_IF_ERROR(keeper.FindAgain(place));
   TEMPER_RETURN_IF_ERROR(Delete(db, "DELETE FROM record WHERE id = ?", ids));

@@ -94,7 +94,7 @@ TEST_F(SqliteStoreTest, AnImportFindsATrialByItsHash) {
   EXPECT_NE(Open()->Import({&r, 1})->front(), 0) << "the first one was met without its hash";
 }
 
-// As an earlier release, with another rule of best, leaves them; or somebody who edits a database by hand.
+// As somebody leaves them who edits a database by hand.
 TEST_F(SqliteStoreTest, PruningFindsBestsAgainThatTheRuleWouldNotName) {
   Fill(3);
   RunSql(path_,

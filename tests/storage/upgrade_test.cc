@@ -111,13 +111,27 @@ class UpgradeTest : public testing::Test {
 TEST_F(UpgradeTest, KeepsAllThatASchema2FileHas) {
   ExpectAllData(path_);
   EXPECT_EQ(Schema(path_), Schema(folder_.File("new.db")));
-  ExpectOldData(path_ + ".before-4");
-  const std::string kept = Bytes(path_ + ".before-4");
+  ExpectOldData(path_ + ".before-5");
+  const std::string kept = Bytes(path_ + ".before-5");
   ExpectAllData(path_);
-  EXPECT_EQ(Bytes(path_ + ".before-4"), kept) << "once";
+  EXPECT_EQ(Bytes(path_ + ".before-5"), kept) << "once";
 }
 
-TEST_F(UpgradeTest, ANewFileIsNotCopied) { EXPECT_FALSE(std::filesystem::exists(folder_.File("new.db.before-4"))); }
+// Job 3 measured a final that was faster, job 4 one that was measured later.
+TEST_F(UpgradeTest, BestsAreThoseOfTodaysRule) {
+  for (const auto& [id, job, seconds] : {std::tuple{41, 3, "0.01"}, std::tuple{42, 4, "0.02"}}) {
+    RunSql(
+        path_,
+        absl::StrCat("INSERT INTO record VALUES (", id, ", 1, 1, 1, 1, 2, 'model', 'matmul.packed', 1, 'final", id,
+                     "', '1.1.19', 'final', 'ok', '', '[", seconds, "]', ", seconds, ", 'xgb', ", job, ", ", id, ");"));
+  }
+  RunSql(path_, "UPDATE best SET confirmed = 1, median_s = 0.01, record_id = 41;");
+  const auto store = OpenStore(path_);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->Best(QueryFor(GoodRecord()))->value().record.config, "final42");
+}
+
+TEST_F(UpgradeTest, ANewFileIsNotCopied) { EXPECT_FALSE(std::filesystem::exists(folder_.File("new.db.before-5"))); }
 
 // Row 30 of the matrix.
 TEST_F(UpgradeTest, KilledAtAnyCallTheFileIsOldOrNew) {
@@ -136,10 +150,10 @@ TEST_F(UpgradeTest, KilledAtAnyCallTheFileIsOldOrNew) {
     const std::string schema = Schema(path);
     found_old += schema == old_schema;
     EXPECT_TRUE(schema == old_schema || schema == new_schema) << schema;
-    if (std::filesystem::exists(path + ".before-4")) ExpectOldData(path + ".before-4");
+    if (std::filesystem::exists(path + ".before-5")) ExpectOldData(path + ".before-5");
     ExpectAllData(path);
-    ExpectOldData(path + ".before-4");
-    EXPECT_FALSE(std::filesystem::exists(path + ".before-4.temper-partial"));
+    ExpectOldData(path + ".before-5");
+    EXPECT_FALSE(std::filesystem::exists(path + ".before-5.temper-partial"));
     if (died == 0) break;
     EXPECT_EQ(died, 128 + SIGKILL);
     ++killed;
@@ -179,8 +193,8 @@ TEST_F(UpgradeTest, WithoutRoomForTheCopyItRefusesInOneLine) {
             }),
             0);
   EXPECT_EQ(Bytes(path_), before);
-  EXPECT_FALSE(std::filesystem::exists(path_ + ".before-4"));
-  EXPECT_FALSE(std::filesystem::exists(path_ + ".before-4.temper-partial"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".before-5"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".before-5.temper-partial"));
   ExpectAllData(path_);
 }
 

@@ -1,0 +1,2 @@
+-- Among finals those of the job that measured last stand, whoever was faster before. No statement says so here: the
+-- table `best` is found again by the rule, in the same transaction (sqlite/open.cc).

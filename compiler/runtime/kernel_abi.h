@@ -11,8 +11,8 @@ extern "C" {
 typedef void (*temper_body)(void* closure, int64_t begin, int64_t end, int32_t thread);
 
 /* Runs body over [0, n) on the pool's threads and returns when all is done. Each thread begins at an even contiguous
- * share, which it gets in a few calls; one that is done takes from the ends of others' shares. With n <= threads,
- * iteration i is thread i's. Not reentrant: a body never launches. */
+ * share, which it gets in a few calls; one that is done takes from the ends of others' shares. A thread that does not
+ * come takes no part: the others run its share. Not reentrant: a body never launches. */
 typedef struct temper_launcher {
   void (*parallel_for)(struct temper_launcher* self, int64_t n, temper_body body, void* closure);
   int32_t threads;

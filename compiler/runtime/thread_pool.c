@@ -31,6 +31,8 @@ typedef struct share {
 } share;
 
 typedef struct worker {
+  /* futex: whether it looks at a region, and may be running some of it. */
+  _Alignas(CACHE_LINE) _Atomic uint32_t busy;
   temper_pool* pool;
   pthread_t thread;
   int32_t index;
@@ -47,16 +49,15 @@ struct temper_pool {
   worker* workers;
   share* shares; /* by thread */
 
-  /* The region, written by the caller before it raises `epoch`. */
+  /* The region, written by the caller while none is open and no worker is busy. */
   _Alignas(CACHE_LINE) temper_body body;
   void* closure;
   int64_t n;
   int64_t units;   /* that n falls into */
-  uint32_t region; /* counts regions of more units than threads */
+  uint32_t region; /* counts regions */
   int32_t stop;
-  _Atomic uint32_t epoch; /* futex: regions begun */
+  _Atomic uint32_t epoch; /* futex: odd while a region is open, which a worker may join */
 
-  _Alignas(CACHE_LINE) _Atomic uint32_t pending; /* futex: workers that have not finished the region */
   _Alignas(CACHE_LINE) _Atomic int32_t sleepers; /* workers about to wait on `epoch`, or waiting */
   _Alignas(CACHE_LINE) _Atomic int32_t caller_sleeps;
 };
@@ -77,14 +78,17 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Whether `word` changed from (or, with `until` set, became) `value` before it was time to sleep. Having spun, a thread
- * offers its core to others as it waits. */
-static int wait_awake(const temper_pool* pool, _Atomic uint32_t* word, uint32_t value, int until) {
+/* A region is open, and the worker has not seen it yet. */
+static int is_new(uint32_t epoch, uint32_t seen) { return (epoch & 1) && epoch != seen; }
+static int is_idle(uint32_t busy, uint32_t unused) { return (void)unused, !busy; }
+
+/* Whether `word` became what is waited for before it was time to sleep. Having spun, a thread offers its core to others
+ * as it waits. */
+static int wait_awake(const temper_pool* pool, _Atomic uint32_t* word, int (*done)(uint32_t, uint32_t), uint32_t seen) {
   const int64_t start = temper_now_ns();
   for (int64_t waited = 0; waited < pool->wait_ns; waited = temper_now_ns() - start) {
     for (int i = 0; i < LOOKS_BY_CLOCK; ++i) {
-      const uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
-      if ((seen == value) == (until != 0)) return 1;
+      if (done(atomic_load_explicit(word, memory_order_acquire), seen)) return 1;
       if (waited < pool->spin_ns) {
         pause_cpu();
       } else {
@@ -130,14 +134,11 @@ static int run_half(const temper_pool* pool, int32_t of, int32_t thread) {
   }
 }
 
-/* A thread that is done helps the others, as cores are not equally fast: one may run hot, or serve somebody else. It
- * looks at few of them, since each look costs a line of another core. */
+/* A thread that is done helps the others, as cores are not equally fast: one may run hot, or serve somebody else. A
+ * worker looks at few of them, since each look costs a line of another core. The caller looks at all, and runs what
+ * nobody came for. */
 static void run_region(const temper_pool* pool, int32_t thread) {
   const int32_t threads = pool->launcher.threads;
-  if (pool->units <= threads) { /* one each */
-    if (thread < pool->units) run_units(pool, thread, thread + 1, thread);
-    return;
-  }
   while (run_half(pool, thread, thread)) {
   }
   for (int32_t bit = 1; bit < threads; bit <<= 1) {
@@ -145,45 +146,63 @@ static void run_region(const temper_pool* pool, int32_t thread) {
     while (other < threads && run_half(pool, other, thread)) {
     }
   }
-}
-
-static void await_region(temper_pool* pool, uint32_t seen) {
-  if (wait_awake(pool, &pool->epoch, seen, 0)) return;
-  /* The caller raises `epoch` and then reads `sleepers`; here the order is the other way round, so one sees the other.
-   */
-  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
-  while (atomic_load_explicit(&pool->epoch, memory_order_seq_cst) == seen) futex_wait(&pool->epoch, seen);
-  atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
-}
-
-static void* worker_main(void* argument) {
-  worker* self = argument;
-  temper_pool* pool = self->pool;
-  for (uint32_t seen = 0;; ++seen) {
-    await_region(pool, seen);
-    if (pool->stop) return NULL;
-    run_region(pool, self->index);
-    if (atomic_fetch_sub_explicit(&pool->pending, 1, memory_order_seq_cst) == 1 &&
-        atomic_load_explicit(&pool->caller_sleeps, memory_order_seq_cst)) {
-      futex_wake_all(&pool->pending);
+  for (int32_t other = 1; thread == 0 && other < threads; ++other) {
+    while (run_half(pool, other, thread)) {
     }
   }
 }
 
-static void begin_region(temper_pool* pool) {
+static void await_region(temper_pool* pool, uint32_t seen) {
+  if (wait_awake(pool, &pool->epoch, is_new, seen)) return;
+  /* The caller raises `epoch` and then reads `sleepers`; here the order is the other way round, so one sees the other.
+   */
+  atomic_fetch_add_explicit(&pool->sleepers, 1, memory_order_seq_cst);
+  for (;;) {
+    const uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_seq_cst);
+    if (is_new(epoch, seen)) break;
+    futex_wait(&pool->epoch, epoch);
+  }
+  atomic_fetch_sub_explicit(&pool->sleepers, 1, memory_order_relaxed);
+}
+
+/* A worker says that it is busy and then looks whether the region is still open; the caller closes it and then looks
+ * who is busy. So one sees the other, and who comes late runs nothing and holds up nobody. */
+static void* worker_main(void* argument) {
+  worker* self = argument;
+  temper_pool* pool = self->pool;
+  for (uint32_t seen = 0;;) {
+    await_region(pool, seen);
+    atomic_store_explicit(&self->busy, 1, memory_order_seq_cst);
+    const uint32_t epoch = atomic_load_explicit(&pool->epoch, memory_order_seq_cst);
+    const int open = is_new(epoch, seen);
+    if (open && pool->stop) return NULL;
+    if (open) {
+      run_region(pool, self->index);
+      seen = epoch;
+    }
+    atomic_store_explicit(&self->busy, 0, memory_order_seq_cst);
+    if (atomic_load_explicit(&pool->caller_sleeps, memory_order_seq_cst)) futex_wake_all(&self->busy);
+  }
+}
+
+static void open_region(temper_pool* pool) {
   atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_seq_cst);
   if (atomic_load_explicit(&pool->sleepers, memory_order_seq_cst) > 0) futex_wake_all(&pool->epoch);
 }
 
-static void await_workers(temper_pool* pool) {
-  if (wait_awake(pool, &pool->pending, 0, 1)) return;
+static void await_worker(temper_pool* pool, worker* w) {
+  if (wait_awake(pool, &w->busy, is_idle, 0)) return;
   atomic_store_explicit(&pool->caller_sleeps, 1, memory_order_seq_cst);
-  for (;;) {
-    const uint32_t left = atomic_load_explicit(&pool->pending, memory_order_seq_cst);
-    if (left == 0) break;
-    futex_wait(&pool->pending, left);
-  }
+  while (atomic_load_explicit(&w->busy, memory_order_seq_cst)) futex_wait(&w->busy, 1);
   atomic_store_explicit(&pool->caller_sleeps, 0, memory_order_relaxed);
+}
+
+static void close_region(temper_pool* pool) {
+  atomic_fetch_add_explicit(&pool->epoch, 1, memory_order_seq_cst);
+  for (int32_t i = 0; i < pool->started; ++i) {
+    worker* w = &pool->workers[i];
+    if (atomic_load_explicit(&w->busy, memory_order_seq_cst)) await_worker(pool, w);
+  }
 }
 
 static void parallel_for(temper_launcher* launcher, int64_t n, temper_body body, void* closure) {
@@ -198,11 +217,10 @@ static void parallel_for(temper_launcher* launcher, int64_t n, temper_body body,
   pool->n = n;
   const int64_t most = (int64_t)launcher->threads * SHARE_UNITS;
   pool->units = n < most ? n : most;
-  if (pool->units > launcher->threads) ++pool->region;
-  atomic_store_explicit(&pool->pending, (uint32_t)launcher->threads - 1, memory_order_relaxed);
-  begin_region(pool);
+  ++pool->region;
+  open_region(pool);
   run_region(pool, 0);
-  await_workers(pool);
+  close_region(pool);
 }
 
 int32_t temper_pool_resolve_threads(int32_t threads) {
@@ -271,12 +289,14 @@ temper_pool* temper_pool_create(int32_t threads) {
   const int32_t workers = pool->launcher.threads - 1;
   if (workers == 0) return pool;
   const size_t shares = sizeof *pool->shares * (size_t)pool->launcher.threads;
-  pool->workers = calloc((size_t)workers, sizeof *pool->workers);
+  const size_t all_workers = sizeof *pool->workers * (size_t)workers;
+  pool->workers = aligned_alloc(CACHE_LINE, all_workers);
   pool->shares = aligned_alloc(CACHE_LINE, shares);
   if (!pool->workers || !pool->shares) {
     temper_pool_destroy(pool);
     return NULL;
   }
+  memset(pool->workers, 0, all_workers);
   memset(pool->shares, 0, shares);
   /* Workers take no signals: the program's handlers run on the program's threads. */
   sigset_t all, before;
@@ -300,7 +320,7 @@ temper_pool* temper_pool_create(int32_t threads) {
 void temper_pool_destroy(temper_pool* pool) {
   if (!pool) return;
   pool->stop = 1;
-  begin_region(pool);
+  open_region(pool);
   for (int32_t i = 0; i < pool->started; ++i) pthread_join(pool->workers[i].thread, NULL);
   free(pool->shares);
   free(pool->workers);

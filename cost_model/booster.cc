@@ -121,6 +121,10 @@ absl::Status BoosterTrainer::Add(const Workload& w, int group, std::string_view 
     return absl::InvalidArgumentError(
         absl::StrCat("no sample to train on: template ", std::string(template_name), ", ", cost_s, " s"));
   }
+  const std::pair of_template(group, std::string(template_name));
+  auto space = spaces_.find(of_template);
+  if (space == spaces_.end()) space = spaces_.emplace(of_template, def->space(w, target_)).first;
+  TEMPER_RETURN_IF_ERROR(space->second.Check(config));
   workloads_.try_emplace(group, w);
   by_template_[std::string(template_name)].push_back({Text(config), group, std::log(cost_s)});
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cost_model/labels.h"
@@ -50,7 +51,8 @@ class BoosterTrainer {
   BoosterTrainer(Target target, std::span<const Booster> base) : target_(std::move(target)), base_(base) {}
 
   // A candidate of the task `group`, whose workload is always the same; infinite seconds are a failure.
-  // kInvalidArgument: no such template, none for this workload on the target, a cost that is no positive number.
+  // kInvalidArgument: no such template, none for this workload on the target, no config of its space, a cost that is no
+  // positive number.
   absl::Status Add(const Workload& w, int group, std::string_view template_name, const Config& config, double cost_s);
   size_t samples(std::string_view template_name) const;
   // Keeps the newest so many of each template.
@@ -83,7 +85,8 @@ class BoosterTrainer {
 
   const Target target_;
   const std::span<const Booster> base_;
-  std::map<int, Workload> workloads_;  // by group
+  std::map<int, Workload> workloads_;                          // by group
+  std::map<std::pair<int, std::string>, ConfigSpace> spaces_;  // by group and template
   std::map<std::string, std::vector<Sample>, std::less<>> by_template_;
 };
 

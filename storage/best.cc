@@ -73,7 +73,7 @@ Rank RankOf(const Record& r) { return {IsPut(r), !IsConfirmed(r), MedianCost(r),
 
 bool Refutes(const Record& r) { return IsOwnFailure(r.outcome); }
 
-bool Retires(const Record& r) { return r.purpose == "revalidate" && r.ok(); }
+bool Retires(const Record& r) { return r.purpose == "revalidate" && r.ok() && !IsPut(r); }
 
 bool DecidesAnew(const Record& r) { return r.purpose == "final" && r.ok() && r.job != 0 && !IsPut(r); }
 
@@ -99,8 +99,7 @@ std::vector<Record> Standing(std::vector<Record> records) {
     const auto found = revalidations.find(PlaceOf(r));
     return found != revalidations.end() &&
            std::any_of(found->second.begin(), found->second.end(), [&](const Record* later) {
-             return IsLater(*later, r) && MaySpeakAgainst(*later, r) &&
-                    (later->codegen_id != r.codegen_id || CandidateOf(*later) == CandidateOf(r));
+             return IsLater(*later, r) && (later->codegen_id != r.codegen_id || CandidateOf(*later) == CandidateOf(r));
            });
   };
   const Contests last_finals = LastFinals(records);

@@ -35,14 +35,14 @@ Rank RankOf(const Record& r);
 
 // A candidate's own failure: what was measured of it before, in the same place, stands no longer.
 bool Refutes(const Record& r);
-// A revalidation that went well: of the same workload, target, device key and threads, what another code generator
-// made and older times of its own config stand no longer.
+// A revalidation that went well, and was not put: of the same workload, target, device key and threads, what another
+// code generator made and older times of its own config stand no longer.
 bool Retires(const Record& r);
 // A final of one of this store's jobs: only beside its rivals of the same job does its time tell who is faster, so what
 // was confirmed before of the same workload, target, device key, threads and code generator stands no longer. Who won
 // there is among the later job's finalists.
 bool DecidesAnew(const Record& r);
-// Those of `records` that may be best and that no later one refutes or retires. A record that was put speaks only
+// Those of `records` that may be best and that no later one refutes or retires. A failure that was put speaks only
 // against others that were put. `records` holds all of each workload, target, device key and threads that it has one
 // of, in any order. Time: n log n, and n for each revalidation.
 std::vector<Record> Standing(std::vector<Record> records);

@@ -51,6 +51,8 @@ class Checker {
 
 }  // namespace
 
+bool IsTime(double seconds) { return seconds > 0 && seconds <= kMaxSeconds; }
+
 absl::Status CheckRecord(const Record& r) {
   Checker check("record");
   check.Required("workload", r.workload, kMaxWorkloadBytes);
@@ -74,7 +76,7 @@ absl::Status CheckRecord(const Record& r) {
   if (r.costs_s.size() > kMaxSamples) check.Refuse(r.costs_s.size(), " samples, at most ", kMaxSamples, " are taken");
   if (r.ok() && r.costs_s.empty()) check.Refuse("outcome ok without a sample");
   for (const double cost : r.costs_s) {
-    if (!std::isfinite(cost) || cost <= 0) check.Refuse("a sample is ", cost, ", not a finite positive time");
+    if (!IsTime(cost)) check.Refuse("a sample is ", cost, ", not a positive time of at most ", kMaxSeconds, " s");
   }
   return check.status();
 }

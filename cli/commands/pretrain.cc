@@ -38,7 +38,7 @@ struct PretrainOptions {
 struct DrawnShape {
   Workload workload;
   std::string text;
-  std::vector<Record> records;  // searched; of this build's template versions
+  std::vector<Record> records;  // searched; of this build's template versions and spaces
 };
 
 std::vector<DrawnShape> DrawShapes(const PretrainOptions& o) {
@@ -76,8 +76,18 @@ absl::StatusOr<std::optional<Target>> ReadRecords(const PretrainOptions& o, std:
   const std::string target = std::max_element(targets.begin(), targets.end(), [](const auto& a, const auto& b) {
                                return a.second < b.second;
                              })->first;
-  for (DrawnShape& shape : *shapes) std::erase_if(shape.records, [&](const Record& r) { return r.target != target; });
-  return ParseTarget(target);
+  TEMPER_ASSIGN_OR_RETURN(const Target made_for, ParseTarget(target));
+  for (DrawnShape& shape : *shapes) {
+    std::map<std::string, ConfigSpace> spaces;
+    for (const TemplateDef* def : TemplatesFor(shape.workload, made_for))
+      spaces.emplace(def->name, def->space(shape.workload, made_for));
+    std::erase_if(shape.records, [&](const Record& r) {
+      const auto space = spaces.find(r.template_name);
+      const absl::StatusOr<Config> config = ParseConfig(r.config);
+      return r.target != target || space == spaces.end() || !config.ok() || !space->second.Check(*config).ok();
+    });
+  }
+  return made_for;
 }
 
 // Measures a job's worth of shapes. OK when it is done or its time is over.

@@ -145,7 +145,7 @@ absl::Status BestKeeper::FindAllAgain() {
   std::vector<Place> places;
   {
     TEMPER_ASSIGN_OR_RETURN(Query query, db_.Prepare("SELECT DISTINCT workload_id, target_id, threads, device.key FROM "
-                                                     "best JOIN device ON device.id = best.device_id"));
+                                                     "record JOIN device ON device.id = record.device_id"));
     while (true) {
       TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
       if (!row) break;
@@ -171,6 +171,7 @@ absl::StatusOr<std::optional<BestAnswer>> Best(Connection& db, const BestQuery& 
                           VisitOne(db, chosen->record, {}, [&](const Record& r) { answer.record = r; }));
   if (!found) return Missing(chosen->record);
   const Record& best = answer.record;
+  if (!MayBeBest(best)) return std::nullopt;  // it is damaged
   bool denied = false;
   if (NeedsALead(q, best)) {
     TEMPER_RETURN_IF_ERROR(VisitConfig(db, best.workload, best.target, q.default_config,
@@ -203,8 +204,11 @@ absl::Status ScanBest(Connection& db, const RecordFilter& filter, const Visitor&
   int64_t visited = 0;
   for (const int64_t id : ids) {
     if (filter.limit > 0 && visited == filter.limit) break;
-    TEMPER_ASSIGN_OR_RETURN(const bool matched, VisitOne(db, id, filter, visit));
-    visited += matched;
+    TEMPER_RETURN_IF_ERROR(VisitOne(db, id, filter, [&](const Record& r) {
+                             if (!MayBeBest(r)) return;  // it is damaged
+                             visit(r);
+                             ++visited;
+                           }).status());
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,13 @@
 #include "storage/sqlite/database.h"
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 
 namespace temper {
 namespace {
+
+constexpr uintmax_t kReserve = 64 << 20;  // bytes
 
 absl::Status Run(Connection& connection, std::string_view sql) {
   TEMPER_ASSIGN_OR_RETURN(Query query, connection.Prepare(sql));
@@ -18,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& give
     std::unique_ptr<Database> database(new Database(path, Access::kReadOnly));
     TEMPER_ASSIGN_OR_RETURN(database->lock_, LockFile::Take(path));
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, OpenWriter(path));
+    TEMPER_RETURN_IF_ERROR(database->lock_->HoldDatabase(path));
     database->writer_ = std::make_unique<Writer>(std::move(connection));
     return database;
   }
@@ -27,6 +32,16 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& give
   TEMPER_RETURN_IF_ERROR(CheckReadable(path, *connection, CheckDepth::kBounded));
   database->idle_.push_back(std::move(connection));
   return database;
+}
+
+absl::Status Database::HasRoomForMore() const {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(std::filesystem::path(path_).parent_path(), error);
+  const bool tells_nothing = error || space.capacity < 4 * kReserve;  // or has no room for a reserve
+  if (tells_nothing || space.available >= kReserve) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(path_, ": the disk is nearly full, and the last ", kReserve >> 20,
+                   " MiB are for jobs that are there already; free some space and run again"));
 }
 
 absl::Status Database::Write(size_t weight, std::function<absl::Status(Connection&)> change) {

@@ -19,6 +19,8 @@ class Database {
  public:
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, OpenMode mode);
 
+  // kResourceExhausted: the disk is so full that the rest of it is for what is under way already.
+  absl::Status HasRoomForMore() const;
   // See Writer::Run. kFailedPrecondition: opened for reading only.
   absl::Status Write(size_t weight, std::function<absl::Status(Connection&)> change);
   // `read` sees one state of the database from its first statement to its last.

@@ -1,6 +1,7 @@
 #include "storage/sqlite/lock_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,18 @@ absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& data
   return lock;
 }
 
-LockFile::~LockFile() { close(fd_); }
+absl::Status LockFile::HoldDatabase(const std::string& database) {
+  database_fd_ = open(database.c_str(), O_RDONLY | O_CLOEXEC);
+  if (database_fd_ < 0) return absl::UnavailableError(absl::StrCat(database, ": ", std::strerror(errno)));
+  // Not by fcntl, by which SQLite locks parts of it.
+  if (flock(database_fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(database, ": another process is writing it under another name; end that one, or give another --db"));
+}
+
+LockFile::~LockFile() {
+  if (database_fd_ >= 0) close(database_fd_);
+  close(fd_);
+}
 
 }  // namespace temper

@@ -1,5 +1,6 @@
 #include "storage/sqlite/record_rows.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,8 @@ std::vector<double> ParseCosts(std::string_view text) {
   }
   return costs;
 }
+
+bool AreTimes(const std::vector<double>& costs) { return !costs.empty() && std::ranges::all_of(costs, IsTime); }
 
 int64_t ConfigHash(std::string_view config) { return static_cast<int64_t>(StableHash(config)); }
 
@@ -75,6 +78,11 @@ Record ReadRecord(const Query& row) {
   r.outcome = ParseOutcome(row.View(column++)).value_or(Outcome::kInfrastructure);
   r.error = row.Text(column++);
   r.costs_s = ParseCosts(row.View(column++));
+  if (r.ok() && !AreTimes(r.costs_s)) {  // edited by hand, or damaged: it says nothing about the candidate either
+    r.outcome = Outcome::kInfrastructure;
+    r.error = "the record is damaged: its samples are no times";
+    r.costs_s.clear();
+  }
   r.tuner = row.Text(column++);
   r.job = row.Int(column++);
   r.time_unix_ms = row.Int(column++);
@@ -117,6 +125,7 @@ absl::StatusOr<Query> Select(Connection& db, const RecordFilter& f, int64_t firs
   const std::vector<Condition> conditions = Conditions(f);
   std::string sql = absl::StrCat(kSelectRecords, "record.id BETWEEN ? AND ?");
   for (const Condition& c : conditions) sql += c.sql;
+  if (f.but_put) sql += " AND record.origin != 'put'";
   absl::StrAppend(&sql, f.job != 0 ? " AND record.job = ?" : "", " ORDER BY record.id", f.newest_first ? " DESC" : "",
                   f.limit > 0 ? " LIMIT ?" : "");
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));

@@ -79,6 +79,7 @@ class SqliteStore : public Store {
 
   absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) override {
     for (const Record& r : records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
+    TEMPER_RETURN_IF_ERROR(database_->HasRoomForMore());
     std::vector<Record> own(records.begin(), records.end());
     for (Record& r : own) r.job = r.candidate = r.attempt = 0;
     std::vector<int64_t> ids(own.size());
@@ -109,6 +110,7 @@ class SqliteStore : public Store {
 
   absl::StatusOr<int64_t> CreateJob(const JobRow& job) override {
     TEMPER_RETURN_IF_ERROR(CheckJob(job));
+    TEMPER_RETURN_IF_ERROR(database_->HasRoomForMore());
     int64_t id = 0;
     TEMPER_RETURN_IF_ERROR(database_->Write(1, [&](Connection& db) -> absl::Status {
       TEMPER_ASSIGN_OR_RETURN(id, rows::InsertJob(db, job));

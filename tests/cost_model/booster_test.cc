@@ -153,6 +153,8 @@ TEST(BoosterTrainer, RefusesWhatIsNoSample) {
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "unheard of", c, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "toy.knobs", c, 0)));
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "toy.knobs", c, std::nan(""))));
+  EXPECT_FALSE(trainer.Add(w, 0, "toy.knobs", *ParseConfig("unheard=1"), 1).ok()) << "no config of the space";
+  EXPECT_EQ(trainer.samples("toy.knobs"), 0u);
   EXPECT_TRUE(trainer.Add(w, 0, "toy.knobs", c, kFailed).ok());
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 TEST_P(StoreContract, GivesBackEveryFieldOfARecord) {
   Record r = GoodRecord();
-  r.costs_s = {0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308};
+  r.costs_s = {0.1, 1.0 / 3, 5e-324, 999999999.9999999};
   r.cache_policy = "flushed";
   r.purpose = "canary";
   r.candidate = INT64_MAX;
@@ -356,6 +356,23 @@ TEST_P(StoreContract, WhatWasPutNeverOutranksWhatWasMeasured) {
   put.origin = "trusted";
   Add(put);
   EXPECT_EQ(BestText(query), "exact put") << "an admin says so";
+}
+
+TEST_P(StoreContract, WhatWasPutMayBeLeftOut) {
+  Record put = GoodRecord();
+  put.origin = "put";
+  Add(put);
+  const auto count = [&](const RecordFilter& filter) {
+    int scanned = 0, best = 0;
+    EXPECT_TRUE(store_->Scan(filter, [&](const Record&) { ++scanned; }).ok());
+    EXPECT_TRUE(store_->ScanBest(filter, [&](const Record&) { ++best; }).ok());
+    return std::pair(scanned, best);
+  };
+  EXPECT_EQ(count({}), std::pair(1, 1));
+  EXPECT_EQ(count({.but_put = true}), std::pair(0, 0));
+  put.origin = "trusted";
+  Add(put);
+  EXPECT_EQ(count({.but_put = true}), std::pair(1, 1));
 }
 
 TEST_P(StoreContract, WhatWasPutSpeaksAgainstNothingThatWasMeasured) {

@@ -94,12 +94,53 @@ TEST_F(SqliteStoreTest, AnImportFindsATrialByItsHash) {
   EXPECT_NE(Open()->Import({&r, 1})->front(), 0) << "the first one was met without its hash";
 }
 
+TEST_F(SqliteStoreTest, WhatHasNoTimesSaysNothing) {
+  Fill(3);
+  for (const std::string costs : {"[]", "[0]", "[-1,1]", "[nan]", "[inf]", "[1e999]", "", "["}) {
+    SCOPED_TRACE(costs);
+    RunSql(path_, "UPDATE record SET costs_s = '" + costs + "'");
+    const auto store = Open();
+    EXPECT_FALSE(store->Best(QueryFor(GoodRecord()))->has_value());
+    EXPECT_TRUE(store->ScanBest({}, [](const Record&) { ADD_FAILURE(); }).ok());
+    for (const Record& r : All(*store)) {
+      EXPECT_EQ(r.outcome, Outcome::kInfrastructure);
+      EXPECT_EQ(r.error, "the record is damaged: its samples are no times");
+    }
+  }
+}
+
+TEST_F(SqliteStoreTest, RefusesWhatOnlyLooksLikeATable) {
+  Fill(3);
+  for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite}) EXPECT_TRUE(OpenStore(path_, mode).ok());
+  for (const std::string sql :
+       {"CREATE VIEW more AS SELECT 1", "CREATE TRIGGER t AFTER INSERT ON record BEGIN DELETE FROM record; END",
+        "CREATE TRIGGER trial AFTER INSERT ON record BEGIN DELETE FROM record; END",
+        "ALTER TABLE job RENAME TO jobs; CREATE VIEW job AS SELECT * FROM jobs"}) {
+    SCOPED_TRACE(sql);
+    const std::string other = folder_.File("other.db");
+    std::filesystem::copy_file(path_, other, std::filesystem::copy_options::overwrite_existing);
+    RunSql(other, sql);
+    for (const OpenMode mode : {OpenMode::kReadOnly, OpenMode::kReadWrite})
+      EXPECT_THAT(std::string(OpenStore(other, mode).status().message()),
+                  testing::HasSubstr("it has views or triggers"));
+    EXPECT_FALSE(RestoreStore(other, folder_.File("restored.db")).ok());
+  }
+}
+
+TEST_F(SqliteStoreTest, IsHeldUnderEachOfItsNames) {
+  Fill(1);
+  const auto store = Open();
+  const std::string other = folder_.File("other.db");
+  std::filesystem::create_hard_link(path_, other);
+  EXPECT_EQ(InChild([&] { return absl::IsFailedPrecondition(OpenStore(other).status()) ? 0 : 1; }), 0);
+}
+
 // As somebody leaves them who edits a database by hand.
 TEST_F(SqliteStoreTest, PruningFindsBestsAgainThatTheRuleWouldNotName) {
   Fill(3);
   RunSql(path_,
          "UPDATE best SET record_id = (SELECT min(id) FROM record); "
-         "UPDATE record SET costs_s = '[9]', median_s = 9, purpose = 'search' WHERE id = 1");
+         "UPDATE record SET costs_s = '[9,9,9]', median_s = 9, purpose = 'search' WHERE id = 1");
   const auto store = Open();
   EXPECT_EQ(store->Best(QueryFor(GoodRecord()))->value().record.id, 1);
   const auto pruned = store->Prune({.keep_records = 1});

@@ -299,6 +299,96 @@ const RangeChain kRangeChains[] = {
        m.Node("Slice", {"more", "zero", "last", "axis"}, {"as_many"});
        m.Node("Add", {"x", "as_many"}, {"y"});
      }},
+    {"positions behind what was there before",
+     {1, -1, 3},
+     [](ModelBuilder& m) {
+       Weights(m, "next", {1, 2, 3});
+       Axis(m.Node("Concat", {"x", "next"}, {"all"}), 1);
+       m.Node("Shape", {"x"}, {"shape"});
+       int64_t number = 0;
+       for (const char* name : {"zero", "one", "two"}) {
+         m.Ints(std::string(name) + "s", {number++});
+         m.Node("Squeeze", {std::string(name) + "s"}, {name});
+       }
+       m.Node("Gather", {"shape", "one"}, {"past"});
+       m.Node("Add", {"past", "two"}, {"total"});
+       m.Node("Range", {"past", "total", "one"}, {"own"});   // two of them
+       m.Node("Range", {"zero", "total", "one"}, {"seen"});  // as many as all
+       m.Ints("last", {1});
+       m.Node("Unsqueeze", {"own", "last"}, {"rows"});
+       m.Node("LessOrEqual", {"seen", "rows"}, {"causal"});  // [2, total]
+       ModelBuilder::SetInt(m.Node("Cast", {"causal"}, {"weights"}), "to", onnx::TensorProto::FLOAT);
+       m.Node("MatMul", {"weights", "all"}, {"sums"});  // [1, 2, 3]
+       m.Node("Sub", {"total", "past"}, {"new"});
+       m.Ints("front", {0});
+       m.Node("Unsqueeze", {"new", "front"}, {"count"});
+       m.Node("Slice", {"sums", "front", "count", "last"}, {"part"});
+       Axis(m.Node("Concat", {"x", "part"}, {"y"}), 1);
+     }},
+    {"a view as long as strided convolutions leave it",
+     {1, 3, -1},
+     [](ModelBuilder& m) {
+       for (const auto& [from, to, w, channels] :
+            {std::tuple{"x", "half", "w1", 3}, std::tuple{"half", "quarter", "w2", 5}}) {
+         Weights(m, w, {5, channels, 3});
+         onnx::NodeProto& conv = m.Node("Conv", {from, w}, {to});
+         ModelBuilder::SetInts(conv, "pads", {1, 1});
+         ModelBuilder::SetInts(conv, "strides", {2});
+       }
+       ShapeLike(m, "length", {-3});
+       m.Ints("one", {1});
+       m.Ints("two", {2});
+       std::string last = "length";
+       for (const char* step : {"first", "second"}) {  // (length - 1) / 2 + 1, twice
+         const std::string name = step;
+         m.Node("Sub", {last, "one"}, {name + "_less"});
+         m.Node("Div", {name + "_less", "two"}, {name + "_half"});
+         last = name + "_stops";
+         m.Node("Add", {name + "_half", "one"}, {last});
+       }
+       m.Ints("five", {5});
+       Axis(m.Node("Concat", {"one", "five", last}, {"shape"}), 0);
+       m.Node("Reshape", {"quarter", "shape"}, {"y"});
+     }},
+    {"a part of a shape from before its beginning",
+     {1, -1, 6},
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"x"}, {"all"});
+       m.Ints("lowest", {std::numeric_limits<int64_t>::min()});
+       m.Ints("last", {-1});
+       m.Ints("heads", {2, 3});
+       m.Ints("front", {0});
+       m.Node("Slice", {"all", "lowest", "last", "front"}, {"outer"});
+       Axis(m.Node("Concat", {"outer", "heads"}, {"shape"}), 0);
+       m.Node("Reshape", {"x", "shape"}, {"y"});
+     }},
+    {"an image that is resized, as many as there are",
+     {-1, 2, 3, 3},
+     [](ModelBuilder& m) {
+       ShapeLike(m, "outer", {-1, -2});
+       m.Ints("sizes", {6, 5});
+       Axis(m.Node("Concat", {"outer", "sizes"}, {"shape"}), 0);
+       onnx::NodeProto& resize = m.Node("Resize", {"x", "", "", "shape"}, {"y"});
+       ModelBuilder::SetString(resize, "mode", "linear");
+     }},
+    {"positions along a fixed axis, by a shape of 32 bits",
+     {-1, 4},
+     [](ModelBuilder& m) {
+       m.Node("Shape", {"x"}, {"shape"});
+       ModelBuilder::SetInt(m.Node("Cast", {"shape"}, {"narrow"}), "to", onnx::TensorProto::INT32);
+       int64_t number = 0;
+       for (const char* name : {"zero", "one"}) {
+         m.Ints(std::string(name) + "s", {number++});
+         m.Node("Squeeze", {std::string(name) + "s"}, {name});
+         ModelBuilder::SetInt(m.Node("Cast", {name}, {std::string(name) + "32"}), "to", onnx::TensorProto::INT32);
+       }
+       m.Node("Slice", {"narrow", "ones", "twos", "zeros"}, {"columns"});
+       m.Ints("twos", {2});
+       m.Node("Squeeze", {"columns"}, {"count"});
+       m.Node("Range", {"zero32", "count", "one32"}, {"at"});
+       ModelBuilder::SetInt(m.Node("Cast", {"at"}, {"offsets"}), "to", onnx::TensorProto::FLOAT);
+       m.Node("Add", {"x", "offsets"}, {"y"});
+     }},
     {"a slice that starts at nothing",
      {1, -1, 3},
      [](ModelBuilder& m) {

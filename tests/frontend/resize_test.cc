@@ -73,6 +73,14 @@ TEST(OnnxResize, ScalesThatAreNoRatioOfSizes) {
          {1, 1, 1, 4}, {1, 1, 1, 2}, {1.6666667, 3.3333333});
 }
 
+TEST(OnnxResize, AsTensorFlowsNearestNeighbours) {
+  Expect({.strings = {{"mode", "nearest"},
+                      {"nearest_mode", "floor"},
+                      {"coordinate_transformation_mode", "tf_half_pixel_for_nn"}},
+          .sizes = {1, 1, 3, 3}},
+         kImage, {1, 1, 3, 3}, {1, 3, 4, 9, 11, 12, 13, 15, 16});
+}
+
 TEST(OnnxResize, ARegion) {
   Case c{.strings = {{"mode", "linear"}, {"coordinate_transformation_mode", "tf_crop_and_resize"}},
          .roi = {0, 0, 0.4f, 0.6f, 1, 1, 0.6f, 0.8f},

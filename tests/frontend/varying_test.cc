@@ -81,6 +81,39 @@ TEST(OnnxVarying, CompressTakesWhatTheConditionHas) {
 }
 
 // Against the converter's own loops, which see what is known.
+// As detectors part boxes by levels.
+TEST(OnnxVarying, RowsThatArePartedAndJoinedAreAsManyAsTheShapeSays) {
+  ModelBuilder m(13);
+  m.Input("x", {3, 4});
+  m.Input("c", {3}, onnx::TensorProto::BOOL);
+  m.Node("Not", {"c"}, {"others"});
+  ModelBuilder::SetInt(m.Node("Compress", {"x", "c"}, {"first"}), "axis", 0);
+  ModelBuilder::SetInt(m.Node("Compress", {"x", "others"}, {"second"}), "axis", 0);
+  ModelBuilder::SetInt(m.Node("Concat", {"first", "second"}, {"all"}), "axis", 0);
+  m.Ints("shape", {3, -1, 2});
+  m.Node("Reshape", {"all", "shape"}, {"y"});
+  m.Output("y");
+  NDArray c(DType::kBool, {3});
+  c.Set(1, 1);
+  const std::vector<NDArray> y = RunCut(m, {Array({3, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}), c});
+  ExpectArray(y[0], {3, 2, 2}, {5, 6, 7, 8, 1, 2, 3, 4, 9, 10, 11, 12});
+}
+
+// Here the shape says nothing of how many rows there are.
+TEST(OnnxVarying, RowsThatAreLaidOutAnewAreAllThere) {
+  ModelBuilder m(13);
+  m.Input("x", {6, 4});
+  m.Input("c", {6}, onnx::TensorProto::BOOL);
+  ModelBuilder::SetInt(m.Node("Compress", {"x", "c"}, {"rows"}), "axis", 0);
+  m.Ints("shape", {1, -1, 4});
+  m.Node("Reshape", {"rows", "shape"}, {"y"});
+  m.Output("y");
+  NDArray c(DType::kBool, {6}), x(DType::kF32, {6, 4});
+  for (int64_t i = 0; i < x.size(); ++i) x.Set(i, static_cast<double>(i));
+  for (const int64_t i : {1, 2, 5}) c.Set(i, 1);
+  ExpectArray(RunCut(m, {x, c})[0], {1, 3, 4}, {4, 5, 6, 7, 8, 9, 10, 11, 20, 21, 22, 23});
+}
+
 TEST(OnnxVarying, UniqueIsThatOfKnownElements) {
   Rng rng(1);
   for (int i = 0; i < 40; ++i) {

@@ -163,12 +163,13 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
 }
 
 bool Context::KnowExtents(ValueId v) {
-  if (g_.nodes.back().op != "slice" || TypeOf(v).dtype != DType::kI64 || Rank(v) != 1) return false;
+  const DType dtype = TypeOf(v).dtype;
+  if (g_.nodes.back().op != "slice" || (dtype != DType::kI64 && dtype != DType::kI32) || Rank(v) != 1) return false;
   const absl::StatusOr<Dims> dims = DimsOf(*this, v, "a shape");
   if (!dims.ok() || !dims->varyings.empty()) return false;
   g_.nodes.pop_back();
-  NDArray known(DType::kI64, ShapeOf(v));
-  std::ranges::copy(dims->most, known.as<int64_t>().begin());
+  NDArray known(dtype, ShapeOf(v));
+  for (int64_t i = 0; i < known.size(); ++i) known.Set(i, static_cast<double>(dims->most[static_cast<size_t>(i)]));
   g_.values[v].constant = std::move(known);
   g_.values[v].is_constant = true;
   return true;
@@ -333,9 +334,19 @@ std::optional<std::pair<ValueId, int64_t>> Context::MultipleOf(ValueId extent) c
   return found == multiples_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<Context::Stops> Context::StopsIn(ValueId extent) const {
+  const auto found = stops_.find(extent);
+  return found == stops_.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::pair<ValueId, int64_t> Context::SumOf(ValueId extent) const {
-  const auto found = sums_.find(extent);
-  return found == sums_.end() ? std::pair(extent, int64_t{0}) : found->second;
+  const std::optional<Stops> stops = StopsIn(extent);
+  return stops && stops->stride == 1 ? std::pair(stops->of, stops->more + 1) : std::pair(extent, int64_t{0});
+}
+
+int64_t Context::JoinedFrom(ValueId extent) const {
+  const auto found = joined_.find(extent);
+  return found == joined_.end() ? 0 : found->second;
 }
 
 int64_t Context::MostOf(ValueId extent) const {

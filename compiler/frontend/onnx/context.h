@@ -106,9 +106,19 @@ class Context {
   // Extents that are a number of times another one: that one, and the number.
   std::optional<std::pair<ValueId, int64_t>> MultipleOf(ValueId extent) const;
   void SetMultiple(ValueId extent, ValueId of, int64_t times) { multiples_[extent] = {of, times}; }
-  // Extents that are another one and a number more, which is not negative: that one, and the number.
+  // Extents that are (another one + more) / stride + 1, which is never cut off at 0; see StopsOf.
+  struct Stops {
+    ValueId of = kNoValue;
+    int64_t more = 0, stride = 1;
+  };
+  std::optional<Stops> StopsIn(ValueId extent) const;
+  void SetStops(ValueId extent, Stops stops) { stops_[extent] = stops; }
+  // Extents that are another one and a number more: that one, and the number.
   std::pair<ValueId, int64_t> SumOf(ValueId extent) const;
-  void SetSum(ValueId extent, ValueId of, int64_t more) { sums_[extent] = {of, more}; }
+  // Of how many lines each of several parts was taken that were joined again, and are so many; 0: of another number
+  // each, or no such parts.
+  int64_t JoinedFrom(ValueId extent) const;
+  void SetJoinedFrom(ValueId extent, int64_t lines) { joined_[extent] = lines; }
   void SetMost(ValueId extent, int64_t most) { most_.try_emplace(extent, most); }
   void SetLeast(ValueId extent, int64_t least) { least_[extent] = least; }
   int64_t LeastOf(ValueId extent) const;  // the smallest that it is known to get
@@ -164,7 +174,9 @@ class Context {
 
   std::map<ValueId, Varyings> varyings_;
   std::map<ValueId, int64_t> most_, least_;  // by extent
-  std::map<ValueId, std::pair<ValueId, int64_t>> multiples_, sums_;
+  std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
+  std::map<ValueId, Stops> stops_;
+  std::map<ValueId, int64_t> joined_;
   std::map<std::string, ValueId> made_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing

@@ -94,13 +94,22 @@ absl::Status Size(Context& c, const OnnxNode& n) {
   return c.Set(n, c.Constant(std::move(data)));
 }
 
-// From 0 on, as many as only the run knows: nullopt if it is another one.
+// Up to an extent that only the run knows, from 0 or from another one that is less by a number: nullopt if it is
+// another range.
 absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& n) {
   if (c.Known(n.Input(1)) != nullptr || c.TypeOf(n.Input(1)).dtype != DType::kI64) return std::nullopt;
   TEMPER_ASSIGN_OR_RETURN(const Dims end, DimsOf(c, n.Input(1), "a bound"));
-  TEMPER_ASSIGN_OR_RETURN(const int64_t start, c.KnownInt(n.Input(0), "a bound"));
   TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
   TEMPER_RETURN_IF_ERROR(CheckPlaces(end.most));
+  if (c.Known(n.Input(0)) == nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const Dims start, DimsOf(c, n.Input(0), "a bound"));
+    const std::optional<int64_t> count = KnownDifference(c, end, start);
+    if (!count || *count < 1 || step != 1) return absl::UnimplementedError("a range between such bounds");
+    TEMPER_ASSIGN_OR_RETURN(const ValueId first, c.Reshape(n.Input(0), {1}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("add", {}, {Counting(c, DType::kI64, {*count}), first}));
+    return v;
+  }
+  TEMPER_ASSIGN_OR_RETURN(const int64_t start, c.KnownInt(n.Input(0), "a bound"));
   if (end.most.size() != 1 || start != 0 || step != 1) return absl::UnimplementedError("a range that starts elsewhere");
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithVaryings(c, Counting(c, DType::kI64, {end.most[0]}), end.varyings));
   return v;

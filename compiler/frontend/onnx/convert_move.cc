@@ -69,6 +69,21 @@ absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted
   return result;
 }
 
+// Lines that were parted, as boxes are by levels, and come together again: there is room for more of them than there
+// are. Where a shape divides the lines themselves and says that they are as many as each part was taken of, no part had
+// a line of another, or the model would mean nothing.
+absl::StatusOr<ValueId> AsManyAsSaid(Context& c, ValueId x, const Ints& said, const Varyings& told) {
+  const Varyings own = c.VaryingsOf(x);
+  if (own.size() != 1 || own[0].axis != 0 || own[0].lines != 1) return x;
+  const bool of_first = told.empty() || (told.size() == 1 && told[0].axis == 0 && told[0].extent != own[0].extent);
+  if (!of_first || said.size() < 3 || std::ranges::count(said, -1) != 1) return x;
+  if (said[0] <= 0 || said[0] != c.JoinedFrom(own[0].extent)) return x;
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, WholeAlong(c, x, 0));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 0, 0, said[0]));
+  if (!told.empty()) c.SetVaryings(v, told);
+  return v;
+}
+
 absl::Status Reshape(Context& c, const OnnxNode& n) {
   Ints wanted = n.Ints("shape");
   Varyings told;
@@ -79,7 +94,8 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
     told = dims.varyings;
   }
   const Ints said = wanted;
-  const Shape& from = c.ShapeOf(n.Input(0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, AsManyAsSaid(c, n.Input(0), said, told));
+  const Shape& from = c.ShapeOf(x);
   const int64_t total = NumElements(from);
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] == 0 && n.Int("allowzero", 0) == 0) {
@@ -98,13 +114,13 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   if (std::any_of(wanted.begin(), wanted.end(), [](int64_t d) { return d < 0; }) || NumElements(wanted) != total) {
     return absl::InvalidArgumentError(absl::StrCat("cannot reshape ", ShapeText(from), " to ", ShapeText(wanted)));
   }
-  if (c.Varies(n.Input(0))) {
-    const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(n.Input(0)), n.Int("allowzero", 0) == 0);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, n.Input(0), wanted, to));
+  if (c.Varies(x)) {
+    const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(x), n.Int("allowzero", 0) == 0);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, x, wanted, to));
     return c.Set(n, v);
   }
   if (!told.empty()) return absl::UnimplementedError("a shape that varies is of a value that does not");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), std::move(wanted)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(x, std::move(wanted)));
   return c.Set(n, v);
 }
 

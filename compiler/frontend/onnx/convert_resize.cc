@@ -75,7 +75,9 @@ absl::StatusOr<std::vector<ResampledAxis>> BySizes(const OnnxNode& n, const Shap
 // would be others than the model means.
 bool IsPlain(const Resampling& r, const std::vector<ResampledAxis>& axes) {
   if (r.mode == "cubic" || r.antialias || r.exclude_outside) return false;
-  if (r.coordinates == "tf_crop_and_resize" || r.coordinates == "half_pixel_symmetric") return false;
+  for (const char* own : {"tf_crop_and_resize", "half_pixel_symmetric", "tf_half_pixel_for_nn"}) {
+    if (r.coordinates == own) return false;
+  }
   return r.coordinates == "align_corners" || std::ranges::all_of(axes, [](const ResampledAxis& axis) {
            return std::abs(axis.scale * static_cast<double>(axis.in) - static_cast<double>(axis.out)) <= 1e-3;
          });
@@ -207,22 +209,38 @@ absl::Status SetRegion(Context& c, const OnnxNode& n, std::vector<ResampledAxis>
   return absl::OkStatus();
 }
 
+// Of all axes. Along one whose extent only the run knows, the size is that extent.
+absl::StatusOr<Ints> SizesOf(Context& c, const OnnxNode& n, const Shape& shape) {
+  TEMPER_ASSIGN_OR_RETURN(const Dims dims, DimsOf(c, n.Input(3), "sizes"));
+  const Ints axes = n.Ints("axes", AxesFrom(0, std::ssize(shape)));
+  Ints others;  // that change
+  for (size_t i = 0; i < std::min(axes.size(), dims.most.size()); ++i) {
+    const int64_t axis = axes[i] < 0 ? axes[i] + std::ssize(shape) : axes[i];
+    const auto told = std::ranges::find(dims.varyings, static_cast<int64_t>(i), &Varying::axis);
+    const Varying* own = axis >= 0 && axis < std::ssize(shape) ? c.VaryingAlong(n.Input(0), axis) : nullptr;
+    if (told == dims.varyings.end()) {
+      others.push_back(axis);
+    } else if (own == nullptr || own->extent != told->extent || own->lines != 1) {
+      return absl::UnimplementedError("sizes depend on the model's inputs");
+    }
+  }
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), others, "a resize to sizes"));
+  return Spread(dims.most, n, Ints(shape));
+}
+
 absl::Status Resize(Context& c, const OnnxNode& n) {
   if (n.opset < 11) return Upsample(c, n);
   const Shape shape = c.ShapeOf(n.Input(0));
-  const Resampling r{.mode = n.String("mode", "nearest"),
-                     .coordinates = n.String("coordinate_transformation_mode", "half_pixel"),
-                     .nearest = n.String("nearest_mode", "round_prefer_floor"),
-                     .cubic_a = n.Float("cubic_coeff_a", -0.75),
-                     .antialias = n.Int("antialias", 0) != 0,
-                     .exclude_outside = n.Int("exclude_outside", 0) != 0};
+  Resampling r{.mode = n.String("mode", "nearest"),
+               .coordinates = n.String("coordinate_transformation_mode", "half_pixel"),
+               .nearest = n.String("nearest_mode", "round_prefer_floor"),
+               .cubic_a = n.Float("cubic_coeff_a", -0.75),
+               .antialias = n.Int("antialias", 0) != 0,
+               .exclude_outside = n.Int("exclude_outside", 0) != 0};
   const ValueId sizes_in = n.Input(3);
   std::vector<ResampledAxis> axes;
   if (sizes_in != kNoValue && NumElements(c.ShapeOf(sizes_in)) > 0) {
-    TEMPER_ASSIGN_OR_RETURN(Ints sizes, c.KnownInts(sizes_in, "sizes"));
-    TEMPER_RETURN_IF_ERROR(
-        MustBeKnownAlong(c, n.Input(0), n.Ints("axes", AxesFrom(0, std::ssize(shape))), "a resize to sizes"));
-    TEMPER_ASSIGN_OR_RETURN(sizes, Spread(sizes, n, Ints(shape)));
+    TEMPER_ASSIGN_OR_RETURN(const Ints sizes, SizesOf(c, n, shape));
     TEMPER_ASSIGN_OR_RETURN(axes, BySizes(n, shape, sizes));
   } else {
     TEMPER_ASSIGN_OR_RETURN(std::vector<double> scales, c.KnownFloats(n.Input(2), "scales"));
@@ -230,6 +248,10 @@ absl::Status Resize(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(axes, ByScales(shape, scales));
   }
   if (r.coordinates == "tf_crop_and_resize") TEMPER_RETURN_IF_ERROR(SetRegion(c, n, axes));
+  const bool repeats =
+      std::ranges::all_of(axes, [](const ResampledAxis& axis) { return axis.in > 0 && axis.out % axis.in == 0; });
+  // Where each element is repeated, it makes no difference that middles are asked for.
+  if (r.coordinates == "tf_half_pixel_for_nn" && r.nearest == "floor" && repeats) r.coordinates = "asymmetric";
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, Resampled(c, n, r, axes));
   return c.Set(n, v);
 }

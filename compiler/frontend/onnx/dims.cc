@@ -67,17 +67,29 @@ class Reader {
     return result;
   }
 
-  // To zeros, as exporters write where the first part of several ends.
+  // To zeros, as exporters write where the first part of several ends; or one extent and a number, as of what was there
+  // before and what comes.
   absl::StatusOr<Dims> Added(const Node& node) {
     for (const size_t i : {0, 1}) {
       const NDArray* known = c_.Known(node.inputs[i]);
       const ValueId other = node.inputs[1 - i];
-      if (known == nullptr || c_.ShapeOf(other) != c_.ShapeOf(node.output)) continue;
+      if (known == nullptr || IsFloat(known->dtype()) || c_.ShapeOf(other) != c_.ShapeOf(node.output)) continue;
       bool zeros = true;
       for (int64_t k = 0; k < known->size(); ++k) zeros = zeros && known->At(k) == 0;
       if (zeros) return Read(other);
+      if (known->size() == 1) return Longer(other, static_cast<int64_t>(known->At(0)));
     }
     return Unknown();
+  }
+
+  absl::StatusOr<Dims> Longer(ValueId extent, int64_t by) {
+    TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(extent));
+    if (dims.most.size() != 1 || dims.varyings.size() != 1 || std::abs(by) > kMostExtent) return Unknown();
+    ValueId& own = dims.varyings[0].extent;
+    if (c_.LeastOf(own) + by < 0) return Unknown();
+    dims.most[0] += by;
+    TEMPER_ASSIGN_OR_RETURN(own, StopsOf(c_, own, by - 1, 1));
+    return dims;
   }
 
   // One extent times a number, such as of heads, or divided by one.
@@ -97,10 +109,16 @@ class Reader {
     return dims;
   }
 
-  // Of two that are the same.
+  // Of two that are the same, or that differ by a number that is known, or one extent without such a number.
   absl::StatusOr<Dims> Difference(const Node& node) {
+    if (const NDArray* known = c_.Known(node.inputs[1]);
+        known != nullptr && known->size() == 1 && !IsFloat(known->dtype()) && c_.Known(node.inputs[0]) == nullptr) {
+      absl::StatusOr<Dims> shorter = Longer(node.inputs[0], -static_cast<int64_t>(known->At(0)));
+      if (shorter.ok()) return shorter;
+    }
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
     TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
+    if (const auto known = KnownDifference(c_, all, less)) return Dims{{*known}, {}};
     if (all.most != less.most || all.varyings != less.varyings) return Unknown();
     return Dims{Ints(all.most.size(), 0), {}};
   }
@@ -111,9 +129,9 @@ class Reader {
       return Unknown();
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
     const int64_t count = std::ssize(all.most), stated = node.attrs.Ints("starts")[0];
-    const int64_t start = stated < 0 ? stated + count : stated;
+    const int64_t start = std::clamp<int64_t>(stated < 0 ? stated + count : stated, 0, count);
     const int64_t length = NumElements(c_.ShapeOf(node.output));
-    if (start < 0 || start + length > count) return Unknown();
+    if (start + length > count) return Unknown();
     Dims part{{all.most.begin() + start, all.most.begin() + start + length}, {}};
     for (const Varying& v : all.varyings) {
       if (v.axis >= start && v.axis < start + length) part.varyings.push_back({v.axis - start, v.extent});
@@ -137,6 +155,14 @@ class Reader {
 };
 
 }  // namespace
+
+std::optional<int64_t> KnownDifference(const Context& c, const Dims& all, const Dims& less) {
+  if (all.most.size() != 1 || less.most.size() != 1 || all.varyings.size() != 1 || less.varyings.size() != 1)
+    return std::nullopt;
+  const auto [of, more] = c.SumOf(all.varyings[0].extent);
+  const auto [from, begin] = c.SumOf(less.varyings[0].extent);
+  return of == from ? std::optional(more - begin) : std::nullopt;
+}
 
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
 

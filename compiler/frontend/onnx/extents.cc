@@ -552,23 +552,18 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
   factor /= common;
   divisor /= common;
   ValueId scaled = extent;
-  for (const auto& [op, number] : {std::pair("mul", factor), {"div", divisor}}) {
-    if (number == 1) continue;
-    const std::string what = absl::StrCat("extent ", scaled, " ", op, " ", number);
-    if (const ValueId known = c.Made(what); known != kNoValue) {
-      scaled = known;
-      continue;
+  if (factor != 1) {
+    const std::string what = absl::StrCat("extent ", extent, " mul ", factor);
+    scaled = c.Made(what);
+    if (scaled == kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(scaled, c.Call("mul", {}, {extent, c.Scalar(DType::kI64, static_cast<double>(factor))}));
+      c.SetMultiple(scaled, extent, factor);
+      if (const int64_t most = c.MostOf(extent); most > 0) c.SetMost(scaled, most * factor);
+      c.SetLeast(scaled, c.LeastOf(extent) * factor);
+      c.KeepMade(what, scaled);
     }
-    const bool multiplies = std::string_view(op) == "mul";
-    TEMPER_ASSIGN_OR_RETURN(const ValueId made,
-                            c.Call(op, {}, {scaled, c.Scalar(DType::kI64, static_cast<double>(number))}));
-    if (multiplies) c.SetMultiple(made, extent, factor);
-    if (const int64_t most = c.MostOf(scaled); most > 0) c.SetMost(made, multiplies ? most * number : most / number);
-    c.SetLeast(made, multiplies ? c.LeastOf(scaled) * number : c.LeastOf(scaled) / number);
-    c.KeepMade(what, made);
-    scaled = made;
   }
-  return scaled;
+  return divisor == 1 ? scaled : StopsOf(c, scaled, -divisor, divisor);
 }
 
 bool IsOfRanges(Context& c, ValueId extent) {
@@ -587,8 +582,14 @@ bool IsOfRanges(Context& c, ValueId extent) {
 }
 
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride) {
-  const auto [base, added] = c.SumOf(extent);
-  more += added;
+  // Stops in stops are stops of a longer stride: whatever steps lead to one number, it is one value.
+  ValueId base = extent;
+  const auto fits = [](int64_t n, int64_t times) { return std::abs(n) <= kMostExtent / times; };
+  if (const auto inner = c.StopsIn(extent); inner && fits(stride, inner->stride) && fits(more + 1, inner->stride)) {
+    base = inner->of;
+    more = inner->more + inner->stride * (more + 1);
+    stride *= inner->stride;
+  }
   if (more == -1 && stride == 1) return base;
   const std::string what = absl::StrCat("stops in extent ", base, " + ", more, " by ", stride);
   if (const ValueId known = c.Made(what); known != kNoValue) return known;
@@ -599,7 +600,7 @@ absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_
   const auto stops = [&](int64_t e) { return std::max<int64_t>(e + more + stride, 0) / stride; };
   if (const int64_t most = c.MostOf(base); most > 0) c.SetMost(v, stops(most));
   c.SetLeast(v, stops(c.LeastOf(base)));
-  if (stride == 1 && more >= 0) c.SetSum(v, base, more + 1);
+  if (c.LeastOf(base) + more + stride >= 0) c.SetStops(v, {base, more, stride});
   c.KeepMade(what, v);
   return v;
 }

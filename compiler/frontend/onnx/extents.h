@@ -64,6 +64,8 @@ struct Dims {
 };
 // From a value of integers; `what` goes into the error.
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);
+// Of two single extents that vary alike, how much the one is more than the other; nullopt: that is not known.
+std::optional<int64_t> KnownDifference(const Context& c, const Dims& all, const Dims& less);
 // `v`, which was made with the largest extents, as one that varies so, too.
 absl::StatusOr<ValueId> WithVaryings(Context& c, ValueId v, const Varyings& told);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/strides.h"
@@ -166,16 +167,22 @@ absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
 absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
   std::vector<ValueId> whole, within;
   std::string what = "places of parts";
+  int64_t known = 0;            // in the parts whose extent is
+  std::vector<ValueId> others;  // extents of the other parts
+  std::set<int64_t> rooms;      // and what they have room for
   for (ValueId part : parts) {
     const int64_t extent = c.ShapeOf(part)[static_cast<size_t>(axis)];
     if (const Varying* v = c.VaryingAlong(part, axis)) {
       absl::StrAppend(&what, " ", v->extent, " of ", extent, " in ", v->lines);
+      others.push_back(v->lines == 1 ? v->extent : kNoValue);
+      rooms.insert(extent);
       TEMPER_ASSIGN_OR_RETURN(within.emplace_back(), WithinExtent(c, *v, extent));
       TEMPER_ASSIGN_OR_RETURN(part, WholeAlong(c, part, axis));
     } else {
       NDArray all(DType::kBool, {extent});
       for (int64_t i = 0; i < extent; ++i) all.Set(i, 1);
       absl::StrAppend(&what, " all ", extent);
+      known += extent;
       within.push_back(c.Constant(std::move(all)));
     }
     whole.push_back(part);
@@ -184,6 +191,12 @@ absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& pa
   if (places == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId holds, c.Concat(std::move(within), 0));
     TEMPER_ASSIGN_OR_RETURN(places, PlacesThatHold(c, holds));
+    if (others.size() == 1 && others[0] != kNoValue) {  // told by what it is, as shapes and ranges are made of it too
+      TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, others[0], known - 1, 1));
+      c.SetVaryings(places, {{0, extent}});
+    }
+    const bool parted = others.size() > 1 && known == 0 && rooms.size() == 1;
+    if (parted) c.SetJoinedFrom(c.VaryingsOf(places)[0].extent, *rooms.begin());
     c.KeepMade(what, places);
   }
   TEMPER_ASSIGN_OR_RETURN(const ValueId all, c.Concat(std::move(whole), axis));

@@ -18,6 +18,7 @@ absl::StatusOr<double> PositionOf(const std::string& coordinates, const Resample
   if (coordinates == "half_pixel") return half_pixel;
   if (coordinates == "half_pixel_symmetric") return half_pixel + in / 2 * (1 - out / (scale * in));
   if (coordinates == "pytorch_half_pixel") return axis.out > 1 ? half_pixel : 0;
+  if (coordinates == "tf_half_pixel_for_nn") return (x + 0.5F) / scale;  // of opsets before 13
   if (coordinates == "align_corners") return axis.out == 1 ? 0 : x * (in - 1) / (out - 1);
   if (coordinates == "asymmetric") return x / scale;
   if (coordinates == "tf_crop_and_resize") {

@@ -19,7 +19,7 @@ constexpr Right kRights[] = {
     {Call::kListDevices, "ListDevices", Scope::kRead, About::kNothing, false},
     {Call::kQueryBest, "QueryBest", Scope::kRead, About::kNothing, false},
     {Call::kQueryVerdict, "QueryVerdict", Scope::kRead, About::kNothing, false},
-    {Call::kPutRecords, "PutRecords", Scope::kSubmit, About::kNothing, true},
+    {Call::kPutRecords, "PutRecords", Scope::kSubmit, About::kDeviceKey, true},
     {Call::kTrustRecords, "TrustRecords", Scope::kAdmin, About::kNothing, true},
     {Call::kExportRecords, "ExportRecords", Scope::kRead, About::kNothing, false},
     {Call::kRegister, "Register", Scope::kMeasure, About::kDeviceKey, false},
@@ -54,6 +54,10 @@ absl::Status CheckOwner(const Principal& principal, const std::string& owner) {
 }
 
 }  // namespace
+
+const std::string& Sharer(const Principal& principal) {
+  return principal.owner.empty() ? principal.holds : principal.owner;
+}
 
 std::string Describe(const Principal& principal) {
   switch (principal.kind) {

@@ -25,6 +25,8 @@ struct Principal {
   bool every_key = false;  // or only these:
   std::vector<std::string> device_keys;
 };
+// Whose shares of the server its calls count to: a person's, or who holds what was proved; empty: nobody's.
+const std::string& Sharer(const Principal& principal);
 std::string Describe(const Principal& principal);  // for logs and the audit: "token 1a2b (alice)"
 
 // Nobody known, on a server that was not initialised: may do everything but with another's jobs and leases. `identity`

@@ -94,11 +94,11 @@ class CoreStateTest : public ::testing::Test {
     state_->AddWork(std::move(work), Now(), actions);
   }
   // What the session is granted now, holding nothing else.
-  Dispatcher::Grant Take(const std::string& session) {
+  Dispatcher::Grant Take(const std::string& session, const std::string& holder = "") {
     Actions actions;
     Dispatcher::Grant grant;
     state_->Sync(
-        {.ticket = state_->NewTicket(), .session = session, .free_slots = 1},
+        {.ticket = state_->NewTicket(), .session = session, .holder = holder, .free_slots = 1},
         [&](const absl::StatusOr<Dispatcher::SyncOutcome>& outcome) {
           if (outcome.ok() && !outcome->grants.empty()) grant = outcome->grants[0];
         },
@@ -287,11 +287,26 @@ TEST_F(CoreStateTest, OneOwnersJobsLeavePlacesForOthers) {
   SetUp();
   EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
   EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
-  EXPECT_EQ(state_->ReservePlace("alice", 1).message(), "2 jobs of alice are running or waiting already");
+  EXPECT_EQ(state_->ReservePlace("alice", 1).message(),
+            "2 jobs of alice are running or waiting already, and others need places too");
   EXPECT_TRUE(state_->ReservePlace("bob", 1).ok());
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(state_->ReservePlace("", 1).ok());
   state_->GiveBackPlace("alice", 1);
   EXPECT_TRUE(state_->ReservePlace("alice", 1).ok());
+}
+
+TEST_F(CoreStateTest, OneOwnersRequestsLeaveMemoryForOthers) {
+  options_.most_request_bytes = 64;
+  SetUp();
+  EXPECT_TRUE(state_->ReservePlace("alice", 16).ok());
+  EXPECT_TRUE(state_->ReservePlace("alice", 16).ok());
+  EXPECT_EQ(state_->ReservePlace("alice", 1).message(),
+            "the requests of alice's jobs that are running or waiting are too large together");
+  EXPECT_TRUE(state_->ReservePlace("bob", 16).ok());
+  EXPECT_FALSE(state_->ReservePlace("bob", 1).ok());
+  EXPECT_TRUE(state_->ReservePlace("", 16).ok()) << "who has no name is not held to it";
+  EXPECT_EQ(state_->ReservePlace("", 1).message(),
+            "the requests of the jobs that are running or waiting are too large together");
 }
 
 TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {
@@ -321,6 +336,30 @@ TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {
   EXPECT_TRUE(enter("key 2", "f").ok()) << "and give way";
   EXPECT_THAT(state_->Sessions(), SizeIs(4));
   EXPECT_TRUE(absl::IsResourceExhausted(enter("key 1", "a").status()));
+}
+
+TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
+  options_.dispatch.suspects.most_failures = 1;
+  SetUp();
+  WorkerInfo liar = Worker("good:1"), good = Worker("good:2");
+  liar.holder = "key 1";
+  good.holder = "key 2";
+  AddJob(1);
+  const std::string session = *state_->Register(liar, Now());
+  Queue(Batch(1, 1));
+  ItemResult failed = Ok(Take(session, "key 1"), 0, "good:1");
+  failed.trial = {.outcome = Outcome::kInfrastructure, .error = "so it says"};
+  Submit({failed});
+  Finish(state_->JudgeGroup(absl::UnixEpoch()), absl::OkStatus());
+  const auto state_of = [&](const std::string& name) {
+    for (const Dispatcher::SessionView& view : state_->Sessions()) {
+      if (view.info.name == name) return view.state;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(state_of("good:1"), "drained");
+  ASSERT_TRUE(state_->Register(good, Now()).ok());
+  EXPECT_EQ(state_of("good:2"), "idle");
 }
 
 TEST_F(CoreStateTest, JobsThatWaitTakeNobodysPlace) {

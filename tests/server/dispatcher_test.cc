@@ -594,10 +594,10 @@ TEST_F(DispatcherTest, AModelsResultIsKnownByItsLease) {
   EXPECT_EQ(dispatcher_.Judge(result).judgement, Judgement::kDuplicate);
 }
 
-TEST_F(DispatcherTest, OfSeveralKindsAJobGetsTheOneThatHoldsMostAtOnce) {
+TEST_F(DispatcherTest, OfSeveralKindsAJobGetsTheOneOfMostWorkers) {
   WorkerInfo old = Worker("old"), first = Worker("first"), second = Worker("second");
   old.codegen_id = "c9";
-  old.slots = 3;
+  old.slots = 64;  // anybody may say so
   first.slots = second.slots = 2;
   dispatcher_.Register(old, Now());
   dispatcher_.Register(first, Now());

@@ -23,13 +23,16 @@ class LonelyHost : public JobHost {
   int Slots(const DeviceKind&) override { return 0; }
   std::string WhyNoWorker(const DeviceKind&) override { return "nobody is there"; }
   std::vector<WorkItem> Unsettled(int64_t) override { return {}; }
-  bool TryBeginJob(int64_t) override { return true; }
+  bool TryBeginJob(int64_t) override { return has_place_; }
+  void LeavePlace(int64_t) override { ++left_; }
   bool TryBeginSearch(int64_t) override { return true; }
   void EndSearch(int64_t) override {}
   void JobOver(int64_t) override {}
 
   FakeClock clock_;
   FallibleStore store_;
+  bool has_place_ = true;
+  int left_ = 0;
 };
 
 // One whose workers are of the kinds that are there.
@@ -117,6 +120,35 @@ TEST(JobSteps, AJobThatGoesOnDoesSoWithItsKindOfWorker) {
   with_another.Step({}, host.clock_.Monotonic());
   EXPECT_EQ(with_another.view().state, "running");
   EXPECT_EQ(host.store_.GetJob(plan.row.id)->codegen_id, "another");
+}
+
+TEST(JobSteps, AJobWhoseDeviceIsGoneLeavesItsPlaceToOthers) {
+  MixedHost host;
+  WorkerInfo worker;
+  worker.device_key = "k";
+  worker.target = Text(*ParseTarget("llvm:haswell"));
+  host.workers_ = {worker};
+  JobPlan plan = Plan(host);
+  plan.spec.wait_for_device = absl::Hours(1);
+  JobSteps steps(host, plan);
+  const auto step = [&] { return steps.Step({}, host.clock_.Monotonic()); };
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(steps.view().state, "running");
+  host.workers_.clear();
+  step();  // it may have been about to search
+  const absl::Duration restarted = step();
+  EXPECT_EQ(steps.view().state, "waiting_for_device");
+  EXPECT_EQ(host.left_, 0) << "the worker may only be starting again";
+  host.clock_.Advance(restarted - host.clock_.Monotonic());
+  step();
+  EXPECT_EQ(host.left_, 1);
+  host.workers_ = {worker};
+  host.has_place_ = false;
+  step();
+  EXPECT_EQ(steps.view().state, "queued");
+  host.has_place_ = true;
+  step();
+  EXPECT_EQ(steps.view().state, "running");
 }
 
 TEST(JobSteps, AServerThatEndsDoesNotWaitForItsDisk) {

@@ -1,5 +1,6 @@
 // What a dispatcher tells of its workers and of the work that it has. Changes nothing.
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "tuner_server/dispatch/dispatcher.h"
@@ -17,18 +18,27 @@ const Dispatcher::Serving& Dispatcher::ServingOf(const DeviceKind& kind) const {
   const auto [known, fresh] = serving_.try_emplace({kind.key, kind.target, kind.codegen_id});
   Serving& most = known->second;
   if (!fresh) return most;
-  std::map<std::pair<std::string, std::string>, Serving> kinds;  // by codegen id and target
+  struct Kind {
+    Serving serving;
+    int workers = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Kind> kinds;  // by codegen id and target
   for (const auto& [id, session] : sessions_) {
     const WorkerInfo& info = session.info;
     const bool fits = info.device_key == kind.key && (kind.target.empty() || info.target == kind.target) &&
                       (kind.codegen_id.empty() || info.codegen_id == kind.codegen_id);
     if (!fits || session.lost || !WhyNothing(session).empty()) continue;
-    Serving& serving = kinds[{info.codegen_id, info.target}];
+    auto& [serving, workers] = kinds[{info.codegen_id, info.target}];
     if (!serving.worker) serving.worker = info;
     serving.slots += info.slots;
+    ++workers;
   }
-  for (const auto& [name, serving] : kinds) {
-    if (serving.slots >= most.slots) most = serving;
+  // By workers, not by slots, of which one may state as many as it likes.
+  int most_workers = 0;
+  for (const auto& [name, found] : kinds) {
+    if (std::tie(found.workers, found.serving.slots) < std::tie(most_workers, most.slots)) continue;
+    most = found.serving;
+    most_workers = found.workers;
   }
   return most;
 }

@@ -7,9 +7,11 @@ namespace {
 
 constexpr absl::Duration kMemory = absl::Hours(1);
 
-// A machine keeps its name from one process of a worker to the next: "host:process" without the process.
+// A machine keeps its name from one process of a worker to the next: "host:process" without the process. Whoever takes
+// another's name fails under what it proved to have itself.
 std::string MachineOf(const WorkerInfo& worker) {
-  return absl::StrCat(worker.device_key, "\n", worker.fingerprint, "\n", worker.name.substr(0, worker.name.rfind(':')));
+  return absl::StrCat(worker.device_key, "\n", worker.fingerprint, "\n", worker.holder, "\n",
+                      worker.name.substr(0, worker.name.rfind(':')));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ absl::StatusOr<Admitted> Callers::Admit(const grpc::CallbackServerContext& conte
   if (absl::IsUnauthenticated(refusal)) metrics_.Add(Metric::kDeniedCalls, "unauthenticated");
   if (absl::IsPermissionDenied(refusal)) metrics_.Add(Metric::kDeniedCalls, "forbidden");
   if (judgement.to_audit) {
-    const absl::Status queued = refusals_.Run(0, [this, row = *std::move(judgement.to_audit)] { gate_.Keep(row); });
+    const absl::Status queued = refusals_.Run("", 0, [this, row = *std::move(judgement.to_audit)] { gate_.Keep(row); });
     if (!queued.ok()) spdlog::error("a refusal was not audited: {}", std::string(refusal.message()));
   }
   return refusal;

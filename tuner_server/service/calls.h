@@ -60,12 +60,14 @@ inline grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, Callers& callers, gr
                                             std::function<absl::Status()> work) {
   if (!admitted.ok()) return Answer(context, admitted.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status queued = pool.Run(bytes, [&callers, context, reactor, caller = *admitted, work = std::move(work)] {
-    // Nobody waits for the answer to a call that was given up meanwhile.
-    if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
-    callers.Audit(caller);
-    reactor->Finish(ToGrpc(work()));
-  });
+  const std::string who = Sharer(admitted->principal);
+  const absl::Status queued =
+      pool.Run(who, bytes, [&callers, context, reactor, caller = *admitted, work = std::move(work)] {
+        // Nobody waits for the answer to a call that was given up meanwhile.
+        if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
+        callers.Audit(caller);
+        reactor->Finish(ToGrpc(work()));
+      });
   if (!queued.ok()) reactor->Finish(ToGrpc(queued));
   return reactor;
 }

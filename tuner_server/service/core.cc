@@ -299,6 +299,10 @@ bool ServerCore::TryBeginJob(int64_t job) {
   return Locked([&](Actions&) { return state_.TryBeginJob(job); });
 }
 
+void ServerCore::LeavePlace(int64_t job) {
+  Locked([&](Actions&) { state_.LeavePlace(job); });
+}
+
 bool ServerCore::TryBeginSearch(int64_t job) {
   return Locked([&](Actions&) { return state_.TryBeginSearch(job); });
 }

@@ -71,6 +71,7 @@ class ServerCore : private JobHost {
   std::vector<WorkItem> Unsettled(int64_t job) override;
   absl::Duration GrantedAt(const std::vector<int64_t>& items) override;
   bool TryBeginJob(int64_t job) override;
+  void LeavePlace(int64_t job) override;
   bool TryBeginSearch(int64_t job) override;
   void EndSearch(int64_t job) override;
   void JobOver(int64_t job) override;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "storage/check.h"
+#include "tuner_server/service/fair_share.h"
 #include "tuner_server/service/results.h"
 #include "tuner_server/service/stored_lease.h"
 
@@ -32,7 +33,8 @@ std::optional<Record> RecordOf(const Dispatcher::Verdict& verdict, const ItemRes
 
 }  // namespace
 
-CoreState::CoreState(CoreOptions options) : options_(std::move(options)), dispatcher_(options_.dispatch) {}
+CoreState::CoreState(CoreOptions options)
+    : options_(std::move(options)), dispatcher_(options_.dispatch), places_(options_.most_jobs) {}
 
 bool CoreState::Stop(Actions& actions) {
   if (std::exchange(stopping_, true)) return false;
@@ -392,44 +394,48 @@ void CoreState::StoreFails(const absl::Status& why, absl::Duration now) {
 
 // --- jobs ---
 
-std::map<std::string, int> CoreState::JobsAlive() const {
-  std::map<std::string, int> alive;
+CoreState::Load CoreState::LoadOf(const std::string* owner) const {
+  Load load;
+  const auto add = [&](const std::string& whose, size_t bytes) {
+    if (owner != nullptr && *owner != whose) return;
+    ++load.jobs;
+    load.bytes += bytes;
+  };
   for (const auto& [id, job] : jobs_) {
-    if (job.port != nullptr) ++alive[job.port->spec().owner];
+    if (job.port != nullptr) add(job.port->spec().owner, job.bytes);
   }
-  return alive;
+  for (const auto& [whose, bytes] : reserved_) add(whose, bytes);
+  return load;
 }
 
 absl::Status CoreState::ReservePlace(const std::string& owner, size_t bytes) {
   TEMPER_RETURN_IF_ERROR(Serving());
-  std::map<std::string, int> taken = JobsAlive();
-  for (const std::string& reserved : reserved_) ++taken[reserved];
-  int all = 0;
-  for (const auto& [name, jobs] : taken) all += jobs;
-  if (const int most = options_.most_jobs + options_.most_waiting; all >= most) {
-    return absl::ResourceExhaustedError(absl::StrCat(most, " jobs are running or waiting already"));
-  }
-  if (!owner.empty() && taken[owner] >= options_.most_jobs_of_owner) {
+  const Load all = LoadOf(nullptr), own = LoadOf(&owner);
+  const size_t most = options_.most_jobs + options_.most_waiting, most_bytes = options_.most_request_bytes;
+  if (all.jobs >= most) return absl::ResourceExhaustedError(absl::StrCat(most, " jobs are running or waiting already"));
+  if ((!owner.empty() && own.jobs >= static_cast<size_t>(options_.most_jobs_of_owner)) ||
+      !LeavesEnough(owner, own.jobs, 1, all.jobs, most)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(options_.most_jobs_of_owner, " jobs of ", owner, " are running or waiting already"));
+        absl::StrCat(own.jobs, " jobs of ", owner, " are running or waiting already, and others need places too"));
   }
-  if (request_bytes_ + bytes > options_.most_request_bytes) {
+  if (bytes > most_bytes || all.bytes > most_bytes - bytes) {
     return absl::ResourceExhaustedError("the requests of the jobs that are running or waiting are too large together");
   }
-  reserved_.insert(owner);
-  request_bytes_ += bytes;
+  if (!LeavesEnough(owner, own.bytes, bytes, all.bytes, most_bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the requests of ", owner, "'s jobs that are running or waiting are too large together"));
+  }
+  reserved_.emplace(owner, bytes);
   return absl::OkStatus();
 }
 
 void CoreState::GiveBackPlace(const std::string& owner, size_t bytes) {
-  reserved_.erase(reserved_.find(owner));
-  request_bytes_ -= bytes;
+  reserved_.erase(reserved_.find({owner, bytes}));
 }
 
 bool CoreState::AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job) {
   if (stopping_) return false;
-  request_bytes_ += bytes;
-  jobs_[id] = Job{.port = job, .feed = job->feed(), .bytes = bytes};
+  jobs_[id] = Job{.port = job, .feed = job->feed(), .bytes = bytes, .priority = job->feed()->row().priority};
   return true;
 }
 
@@ -456,7 +462,9 @@ void CoreState::FinishPriorities(CommitPlan& plan, const absl::Status& stored, A
   for (const JobPriority& change : plan.priorities) {
     const std::shared_ptr<JobPort> job = FindJob(change.job);
     if (!stored.ok() || job == nullptr) continue;  // it ended meanwhile
+    jobs_.at(change.job).priority = change.priority;
     dispatcher_.SetPriority(change.job, change.priority);
+    places_.SetPriority(change.job, change.priority);
     job->SetPriority(change.priority);
   }
   for (PriorityDone& done : plan.ranked) actions.push_back([done = std::move(done), how] { done(how); });
@@ -524,10 +532,13 @@ void CoreState::Withdraw(const std::vector<int64_t>& items, absl::Duration now, 
 }
 
 bool CoreState::TryBeginJob(int64_t job) {
-  if (running_.contains(job)) return true;
-  if (static_cast<int>(running_.size()) >= options_.most_jobs) return false;
-  running_.insert(job);
-  return true;
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end() || found->second.port == nullptr) return false;
+  return places_.Ask(job, found->second.port->spec().owner, found->second.priority);
+}
+
+void CoreState::LeavePlace(int64_t job) {
+  if (places_.Leave(job)) WakeAllJobs();
 }
 
 bool CoreState::TryBeginSearch(int64_t job) {
@@ -550,13 +561,12 @@ void CoreState::EndSearch(int64_t job, absl::Duration now, Actions& actions) {
 
 void CoreState::JobOver(int64_t job, absl::Duration now, Actions& actions) {
   dispatcher_.CancelJob(job);
-  running_.erase(job);
+  places_.Leave(job);
   if (const auto over = jobs_.find(job); over != jobs_.end() && over->second.port != nullptr) {
     over->second.over_at = now;
-    request_bytes_ -= over->second.bytes;
     retired_.push_back(std::move(over->second.port));
   }
-  WakeAllJobs();  // there is a place
+  WakeAllJobs();  // one of them may have its place
   AfterChange(now, actions);
 }
 

@@ -18,6 +18,7 @@
 #include "tuner_server/operations/fleet_status.h"
 #include "tuner_server/operations/metrics.h"
 #include "tuner_server/service/job_host.h"
+#include "tuner_server/service/job_places.h"
 #include "tuner_server/service/left_behind.h"
 
 namespace temper {
@@ -27,7 +28,7 @@ struct CoreOptions {
   JobLoopOptions loop;                              // its make_tuner is set from the job's tuner when empty
   absl::Duration longest_poll = absl::Seconds(30);  // and the longest that a watcher may leave an event unread
   // So many jobs run at once; so many more wait for their device or for a place, for at most so long. Together their
-  // requests have at most so many bytes.
+  // requests have at most so many bytes. Of each of these no owner gets more than it leaves to others (LeavesEnough).
   int most_jobs = 64, most_waiting = 192;
   int most_jobs_of_owner = 128;  // running or waiting; who has no name is not held to it
   absl::Duration longest_wait = absl::Hours(24);
@@ -168,6 +169,7 @@ class CoreState {
   std::vector<WorkItem> Unsettled(int64_t job) const { return dispatcher_.Unsettled(job); }
   absl::Duration GrantedAt(const std::vector<int64_t>& items) const { return dispatcher_.GrantedAt(items); }
   bool TryBeginJob(int64_t job);
+  void LeavePlace(int64_t job);
   bool TryBeginSearch(int64_t job);
   void EndSearch(int64_t job, absl::Duration now, Actions& actions);
   void JobOver(int64_t job, absl::Duration now, Actions& actions);
@@ -177,6 +179,7 @@ class CoreState {
     std::shared_ptr<JobPort> port;  // until it is over
     std::shared_ptr<JobFeed> feed;
     size_t bytes = 0;  // of its request
+    int priority = 0;
     absl::Duration over_at;
   };
   struct Parked {
@@ -204,7 +207,11 @@ class CoreState {
   void Offer(int64_t ticket, absl::Duration now, Actions& actions);
   void WakeAllJobs();
   void ForgetOldJobs(absl::Duration now);
-  std::map<std::string, int> JobsAlive() const;  // by owner
+  // Of jobs that are not over, and of places for jobs to come; all owners', or this one's.
+  struct Load {
+    size_t jobs = 0, bytes = 0;
+  };
+  Load LoadOf(const std::string* owner) const;
   void TendJobs(absl::Duration now, Actions& actions);
   // Results of one group, by lease, item and attempt: their place in CommitPlan::fresh.
   using Known = std::map<std::tuple<int64_t, int64_t, int>, size_t>;
@@ -222,9 +229,8 @@ class CoreState {
   int64_t next_ticket_ = 1;
   std::map<std::string, absl::Duration> awaited_;  // keys that clients wait for: when they said so last
   std::map<int64_t, Job> jobs_;
-  std::multiset<std::string> reserved_;  // owners of places for jobs to come
-  size_t request_bytes_ = 0;             // of jobs that are not over, and of places
-  std::set<int64_t> running_;
+  std::multiset<std::pair<std::string, size_t>> reserved_;  // owner and bytes of jobs to come
+  JobPlaces places_;
   std::vector<std::shared_ptr<JobPort>> retired_;
   std::set<int64_t> search_wanted_, searching_;  // jobs
   std::vector<Submission> submissions_;

@@ -78,6 +78,17 @@ std::optional<JobNews> JobFeed::Since(int64_t cursor) const {
   return news;
 }
 
+size_t JobFeed::BytesSince(int64_t cursor) const {
+  std::lock_guard lock(mutex_);
+  if (cursor >= version_) return 0;
+  size_t bytes = sizeof(JobView);
+  for (const std::string& warning : view_.warnings) bytes += warning.size();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (task_versions_[i] > cursor) bytes += sizeof(TaskView) + tasks_[i].workload.size() + tasks_[i].config.size();
+  }
+  return bytes;
+}
+
 bool JobFeed::StateChangedSince(int64_t cursor) const {
   std::lock_guard lock(mutex_);
   return state_version_ > cursor;

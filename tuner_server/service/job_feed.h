@@ -55,6 +55,8 @@ class JobFeed {
   JobRow row() const;  // as a list shows it
   // What changed after the cursor; nullopt: nothing.
   std::optional<JobNews> Since(int64_t cursor) const;
+  // About how many bytes that has, which are texts for the most part; 0: nothing.
+  size_t BytesSince(int64_t cursor) const;
   // How the model's kernels got faster: trials and seconds, each time that they did. At most kMostPoints.
   static constexpr size_t kMostPoints = 64;
   std::vector<std::pair<int, double>> Curve() const;

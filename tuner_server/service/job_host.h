@@ -24,6 +24,7 @@ class JobHost : public WorkPort {
   virtual std::string WhyNoWorker(const DeviceKind& kind) = 0;
   // So many jobs run at once. False: there is no place; the job is woken when there may be one.
   virtual bool TryBeginJob(int64_t job) = 0;
+  virtual void LeavePlace(int64_t job) = 0;  // it waits for its device, and others may run
   // What is in workers' hands for the job since before it was taken up here.
   virtual std::vector<WorkItem> Unsettled(int64_t job) = 0;
   // Search and measurement take turns on shared cores. False: not now; the job is woken when it may be asked again.

@@ -18,6 +18,7 @@ constexpr absl::Duration kStoreAgain = absl::Seconds(1);
 constexpr char kSuspended[] = "suspended";
 constexpr char kAbandoned[] = "abandoned";     // the server ends, and waits for no disk
 constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
+constexpr size_t kBytesToLearnFrom = 64 << 20;
 
 nlohmann::ordered_json Counts(const std::map<Outcome, int>& outcomes) {
   nlohmann::ordered_json counts = nlohmann::ordered_json::object();
@@ -103,13 +104,11 @@ absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
     if (!worker) return absl::UnavailableError(host_.WhyNoWorker(kind_));
   }
   if (!worker) {
+    host_.LeavePlace(spec_.id);
     ShowState("waiting_for_device");
     return wait_until_;
   }
-  if (!host_.TryBeginJob(spec_.id)) {
-    ShowState("queued");
-    return absl::InfiniteDuration();
-  }
+  if (!HasPlace()) return absl::InfiniteDuration();
   worker_ = *worker;
   kind_ = {spec_.device_key, worker_.target, worker_.codegen_id};
   row_.target = view_.target = worker_.target;
@@ -122,21 +121,32 @@ absl::StatusOr<absl::Duration> JobSteps::AwaitWorker(absl::Duration now) {
   return now;
 }
 
+bool JobSteps::HasPlace() {
+  has_place_ = has_place_ || host_.TryBeginJob(spec_.id);
+  if (!has_place_) ShowState("queued");
+  return has_place_;
+}
+
 absl::Status JobSteps::RecordsToLearnFrom() {
   known_.emplace();
-  const auto keep = [&](const Record& record) { known_->push_back(record); };
+  size_t bytes = 0;
+  const auto keep = [&](const Record& record) {
+    bytes += sizeof(Record) + record.workload.size() + record.anchor.size() + record.target.size();
+    if (bytes <= kBytesToLearnFrom) known_->push_back(record);
+  };
   std::set<std::string_view> templates;
   for (size_t i = 0; i < loop_->size(); ++i) {
     for (const TemplateDef* def : TemplatesFor(loop_->workload(i), loop_->target())) templates.insert(def->name);
   }
   for (const std::string_view name : templates) {
     RecordFilter filter{.target = worker_.target, .template_name = std::string(name), .purpose = "search"};
+    filter.but_put = true;  // nobody vouches for their times
     filter.limit = kRecordsToLearnFrom;
     filter.newest_first = true;
     TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, keep));
   }
   // However old, what was best for a shape is worth a trial with its neighbours.
-  return host_.store().ScanBest({.target = worker_.target}, keep);
+  return host_.store().ScanBest({.target = worker_.target, .but_put = true}, keep);
 }
 
 absl::StatusOr<absl::Duration> JobSteps::Warm(absl::Duration now) {
@@ -193,12 +203,17 @@ absl::StatusOr<absl::Duration> JobSteps::Loop(absl::Duration now) {
   if (!worker) {
     host_.EndSearch(spec_.id);
     lost_since_ = std::min(lost_since_, now);
-    const absl::Duration deadline = lost_since_ + std::max(spec_.wait_for_device, kWorkerRestart);
+    const absl::Duration restarted = lost_since_ + kWorkerRestart;
+    const absl::Duration deadline = std::max(lost_since_ + spec_.wait_for_device, restarted);
     if (now >= deadline) return absl::UnavailableError(host_.WhyNoWorker(kind_));
     ShowState("waiting_for_device");
+    if (now < restarted) return restarted;
+    has_place_ = false;
+    host_.LeavePlace(spec_.id);
     return deadline;
   }
   lost_since_ = absl::InfiniteDuration();
+  if (!HasPlace()) return absl::InfiniteDuration();
   loop_->Advance(now, host_);
   ShowProgress(now);
   if (loop_->phase() == JobLoop::Phase::kOver) {

@@ -49,6 +49,7 @@ class JobSteps {
 
   absl::StatusOr<absl::Duration> Advance(absl::Duration now);
   absl::StatusOr<absl::Duration> AwaitWorker(absl::Duration now);
+  bool HasPlace();  // asks for one where it has none
   // What other tasks, models and jobs taught about this target.
   absl::StatusOr<absl::Duration> Warm(absl::Duration now);
   absl::StatusOr<absl::Duration> PrepareNext(absl::Duration now);
@@ -75,6 +76,7 @@ class JobSteps {
   absl::Status how_;           // it ended, from kFinish on
   std::vector<Task> tasks_;    // until the loop has them
   absl::Duration wait_until_;  // for a first worker
+  bool has_place_ = false;
   absl::Duration lost_since_ = absl::InfiniteDuration();
   WorkerInfo worker_;                         // for which it is tuned
   std::optional<std::vector<Record>> known_;  // read for what is computed next

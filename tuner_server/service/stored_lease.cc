@@ -1,6 +1,7 @@
 #include "tuner_server/service/stored_lease.h"
 
 #include "absl/strings/str_cat.h"
+#include "proto/check.h"
 #include "proto/convert_trial.h"
 #include "temper/v1/stored.pb.h"
 #include "tuner_server/service/wire.h"
@@ -26,6 +27,8 @@ absl::StatusOr<RestoredLease> FromRow(const LeaseRow& row) {
   if (!stored.ParseFromString(row.work) || !stored.lease().has_batch()) {
     return absl::DataLossError(absl::StrCat("lease ", row.id, " of job ", row.job, " can not be read"));
   }
+  TEMPER_RETURN_IF_ERROR(CheckMessage(stored.lease()));
+  TEMPER_RETURN_IF_ERROR(CheckMessage(stored.worker()));
   RestoredLease restored{.worker = FromWire(stored.worker())};
   const BatchWork batch = FromWire(stored.lease().batch());
   Work& work = restored.work;

@@ -16,15 +16,18 @@ namespace {
 
 constexpr int64_t kRecordsAPage = 64, kBestsAPage = 256;  // of an export; a page of bests looks at them all
 constexpr int kDefaultItems = 256;                        // of jobs and devices
+constexpr absl::Duration kRoomAgain = absl::Milliseconds(300);
 
 // One write at a time, of all that changed since the last: a slow watcher gets fewer events, and nothing piles up.
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
   // Who has not taken an event after `patience` is cut off.
-  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, absl::Duration patience, Callers& callers,
+  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, absl::Duration patience, WatchRoom& room, Callers& callers,
                grpc::CallbackServerContext* context, Principal caller)
       : job_(std::move(job)),
         cursor_(cursor),
+        room_(room),
+        who_(Sharer(caller)),
         slow_(*context, patience),
         lasting_(callers, context, std::move(caller)) {
     link_ = std::make_shared<Link>();
@@ -38,12 +41,14 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   void OnWriteDone(bool ok) override {
     std::lock_guard lock(link_->mutex);
     writing_ = false;
+    const std::string state = event_.state();
+    LeaveRoom();
     slow_.Taken();
     if (!ok || cancelled_) {
       End(grpc::Status::CANCELLED);
-    } else if (IsFinalJobState(event_.state())) {
+    } else if (IsFinalJobState(state)) {
       End(grpc::Status::OK);
-    } else if (event_.state() == "suspended") {
+    } else if (state == "suspended") {
       End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server is shutting down; the job goes on with the next"));
     } else if (job_->StateChangedSince(cursor_)) {
       Continue();
@@ -62,6 +67,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
       std::lock_guard lock(link_->mutex);
       link_->reactor = nullptr;
     }
+    LeaveRoom();
     delete this;
   }
 
@@ -78,9 +84,18 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
 
   void Continue() {
     if (writing_ || ended_ || cancelled_) return;
-    const std::optional<JobNews> news = job_->Since(cursor_);
-    if (!news) return;
-    event_ = ToWire(*news);
+    // The event, and what gRPC makes of it. One that is larger than the room waits until it is alone.
+    const size_t bytes = std::min(2 * job_->BytesSince(cursor_), room_.most());
+    if (bytes == 0) return;
+    if (!room_.Take(who_, bytes)) {
+      again_ = std::make_unique<grpc::Alarm>();
+      again_->Set(absl::ToChronoTime(absl::Now() + kRoomAgain), [link = link_](bool due) {
+        if (due) link->Poke();
+      });
+      return;
+    }
+    taken_ = bytes;
+    event_ = ToWire(*job_->Since(cursor_));
     cursor_ = event_.cursor();
     writing_ = true;
     slow_.Given();
@@ -91,12 +106,20 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
     if (std::exchange(ended_, true)) return;
     Finish(status);
   }
+  void LeaveRoom() {
+    event_.Clear();
+    if (const size_t bytes = std::exchange(taken_, 0); bytes > 0) room_.Leave(who_, bytes);
+  }
 
   const std::shared_ptr<JobFeed> job_;
   std::shared_ptr<Link> link_;
   int64_t cursor_;
   v1::JobEvent event_;
   bool writing_ = false, ended_ = false, cancelled_ = false;
+  WatchRoom& room_;
+  const std::string who_;
+  size_t taken_ = 0;                    // of the room, by the event that is being written
+  std::unique_ptr<grpc::Alarm> again_;  // while there is no room
   SlowReader slow_;
   const Callers::Lasting lasting_;
 };
@@ -145,7 +168,7 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
              Principal caller) {
     absl::StatusOr<RecordFilter> filter = FilterOf(request);
     if (!filter.ok()) return Refuse(filter.status());
-    const std::string who = caller.owner.empty() ? caller.holds : caller.owner;
+    const std::string who = Sharer(caller);
     if (const absl::Status seated = seats_.Take(who); !seated.ok()) return Refuse(seated);
     seat_ = who;
     lasting_.emplace(callers, context, std::move(caller));
@@ -171,7 +194,7 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
 
  private:
   void Load() {
-    const absl::Status queued = pool_.Run(0, [this] { LoadNow(); });
+    const absl::Status queued = pool_.Run(*seat_, 0, [this] { LoadNow(); });
     if (!queued.ok()) Finish(ToGrpc(queued));
   }
   void LoadNow() {
@@ -299,14 +322,15 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
   const absl::Status admitted = caller.status();
   if (admitted.ok()) {
     if (std::shared_ptr<JobFeed> job = core_.FindJob(request->job()))
-      return new WatchReactor(std::move(job), request->cursor(), core_.options().longest_poll, callers_, context,
-                              std::move(caller->principal));
+      return new WatchReactor(std::move(job), request->cursor(), core_.options().longest_poll, watch_room_, callers_,
+                              context, std::move(caller->principal));
   }
   auto* reactor = new LastWordReactor;
-  const absl::Status queued = !admitted.ok() ? admitted : reads_.Run(0, [this, reactor, job = request->job()] {
+  const auto tell = [this, reactor, job = request->job()] {
     const absl::StatusOr<JobRow> row = core_.store().GetJob(job);
     reactor->Tell(row.ok() ? absl::StatusOr<v1::JobEvent>(FinalEvent(*row)) : row.status());
-  });
+  };
+  const absl::Status queued = admitted.ok() ? reads_.Run(Sharer(caller->principal), 0, tell) : admitted;
   if (!queued.ok()) reactor->Tell(queued);
   return reactor;
 }
@@ -327,7 +351,7 @@ grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerCon
   if (!admitted.ok()) return Answer(context, admitted.status());
   if (!about.live) return Answer(context, NotLive(request->job()));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status queued = reads_.Run(0, [=, this] {
+  const absl::Status queued = reads_.Run(Sharer(admitted->principal), 0, [=, this] {
     callers_.Audit(*admitted);
     core_.SetPriority(request->job(), request->priority(),
                       [reactor](const absl::Status& stored) { reactor->Finish(ToGrpc(stored)); });
@@ -376,13 +400,20 @@ grpc::ServerUnaryReactor* TuningServiceImpl::PutRecords(grpc::CallbackServerCont
                                                         const v1::PutRecordsRequest* request,
                                                         v1::PutRecordsReply* reply) {
   const Call call = request->trusted() ? Call::kTrustRecords : Call::kPutRecords;
-  return AnswerFrom(puts_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, call),
-                    request->ByteSizeLong(), [=, this] { return Put(core_.store(), *request, reply); });
+  const auto key_of = [&](int i) { return Subject{.device_key = request->records(i).device_key()}; };
+  const Subject first = request->records_size() > 0 ? key_of(0) : Subject();
+  const auto admitted = Admit(callers_, *context, *request, kLargestQuery, call, first);
+  for (int i = 1; admitted.ok() && i < request->records_size(); ++i) {
+    const absl::Status allowed = Allowed(admitted->principal, call, key_of(i));
+    if (!allowed.ok()) return Answer(context, allowed);
+  }
+  return AnswerFrom(puts_, callers_, context, admitted, request->ByteSizeLong(),
+                    [=, this] { return Put(core_.store(), *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::Record>* TuningServiceImpl::ExportRecords(grpc::CallbackServerContext* context,
                                                                        const v1::ExportRecordsRequest* request) {
-  auto* reactor = new ExportReactor(core_.store(), reads_, exports_, context, core_.options().longest_poll);
+  auto* reactor = new ExportReactor(core_.store(), pages_, exports_, context, core_.options().longest_poll);
   absl::StatusOr<Admitted> caller = Admit(callers_, *context, *request, kLargestQuery, Call::kExportRecords);
   if (!caller.ok())
     reactor->Refuse(caller.status());

@@ -6,6 +6,7 @@
 #include "tuner_server/service/callers.h"
 #include "tuner_server/service/core.h"
 #include "tuner_server/service/export_seats.h"
+#include "tuner_server/service/watch_room.h"
 #include "tuner_server/service/work_pool.h"
 
 namespace temper {
@@ -47,7 +48,9 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
   ServerCore& core_;
   Callers& callers_;
   ExportSeats exports_;
+  WatchRoom watch_room_{64 << 20};
   WorkPool reads_{{.threads = 4, .waiting = 256, .bytes = 64 << 20}};
+  WorkPool pages_{{.threads = 2, .waiting = 256, .bytes = 1 << 20}};  // of exports, which may look at every record
   WorkPool lists_{{.threads = 1, .waiting = 256, .bytes = 1 << 20}};  // of devices: reads of the store hold none up
   WorkPool puts_{{.threads = 1, .waiting = 64, .bytes = 64 << 20}};   // the store writes one after another anyway
   WorkPool submissions_{{.threads = 1, .waiting = 16, .bytes = 64 << 20}};

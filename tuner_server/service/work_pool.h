@@ -1,11 +1,14 @@
 // A few threads for what would hold up gRPC's own: reads of the store, the parsing of models. What waits for them is
-// bounded, so that a flood is refused at once and costs workers nothing. Thread-safe.
+// bounded, so that a flood is refused at once and costs workers nothing. Callers take turns, and none takes more room
+// than it leaves to others. Thread-safe.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,21 +26,28 @@ class WorkPool {
   explicit WorkPool(const Limits& limits);
   ~WorkPool();  // runs what waits
 
-  // Later, on a thread of the pool. kResourceExhausted: too much waits already, and `work` is not called.
-  absl::Status Run(size_t bytes, std::function<void()> work);
+  // Later, on a thread of the pool. kResourceExhausted: too much waits already, and `work` is not called. `who`: whose
+  // share of the pool it is (LeavesEnough).
+  absl::Status Run(const std::string& who, size_t bytes, std::function<void()> work);
 
  private:
   struct Call {
     size_t bytes;
     std::function<void()> work;
   };
+  struct Queue {
+    std::deque<Call> calls;
+    size_t bytes = 0;
+  };
   void Loop();
+  Call TakeNext();  // of who is next in turn; something waits
 
   const Limits limits_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<Call> calls_;
-  size_t bytes_ = 0;
+  std::map<std::string, Queue> queues_;  // by who called; none is empty
+  std::string last_;                     // who had the last turn
+  size_t calls_ = 0, bytes_ = 0;
   bool closed_ = false;
   std::vector<std::thread> threads_;
 };

@@ -78,6 +78,7 @@ class SimServer::Life : public JobHost {
   std::string WhyNoWorker(const DeviceKind& kind) override { return state_.WhyNoWorker(kind); }
   std::vector<WorkItem> Unsettled(int64_t job) override { return state_.Unsettled(job); }
   bool TryBeginJob(int64_t job) override { return state_.TryBeginJob(job); }
+  void LeavePlace(int64_t job) override { state_.LeavePlace(job); }
   absl::Duration GrantedAt(const std::vector<int64_t>& items) override { return state_.GrantedAt(items); }
   bool TryBeginSearch(int64_t job) override { return state_.TryBeginSearch(job); }
   void EndSearch(int64_t job) override {

@@ -18,7 +18,7 @@ namespace {
 using ir::Expr;
 
 constexpr int64_t kMostEdgeCode = 4096;  // multiply-adds that the tiles at the ends of a row are unrolled to
-constexpr int64_t kMostBlocks = 64;
+constexpr int64_t kMostBlocks = 256;
 
 // One spatial dimension, and where a tap sees the input.
 struct Axis : TiledAxis {
@@ -349,13 +349,18 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   const double input = kElementBytes * static_cast<double>(s.n * s.h * s.w) * block_channels;
   const double again =
       f.l2_bytes <= 0.75 * l2 ? 1 : std::max(1.0, static_cast<double>(s.kh) / static_cast<double>(s.stride_h));
-  const double block_streams = group * (block_bytes <= 0.75 * l2 ? std::min<double>(t.threads, image_rows) : row_tiles);
+  // Of a block that is about as large as L2 a part stays there from one tile to the next.
+  const double stays = std::clamp(2.5 - 2 * block_bytes / l2, 0.0, 1.0);
+  const double block_streams =
+      group * (stays * std::min<double>(t.threads, image_rows) + (1 - stays) * std::max<double>(1, row_tiles));
   const double out_bytes = kElementBytes * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
   f.l3_traffic = group * blocks * input * again + blocks * block_bytes * block_streams + out_bytes;
+  // Of filters that are a good part of L3 some are gone when their turn comes again: others use it too.
+  const double in_l3 = std::clamp(1.25 - f.l2_bytes / std::max(1.0, static_cast<double>(t.l3_bytes)), 0.0, 1.0);
   // Lines that are written a part of a pixel at a time come when they are asked for, not ahead of it.
   const bool scattered = tile.panels > 1 && out_bytes > l2;
   f.memory_traffic = group * (input + block_bytes <= l3 ? 1 : blocks) * input + (scattered ? 2 : 1) * out_bytes +
-                     blocks * block_bytes * (f.l2_bytes <= l3 ? group : block_streams);
+                     blocks * block_bytes * (in_l3 * group + (1 - in_l3) * block_streams);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = group * blocks * image_rows;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;

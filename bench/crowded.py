@@ -15,8 +15,7 @@ import subprocess
 import sys
 import time
 
-import numpy as np
-from engines import OnnxRuntime, OpenVino, Package
+from engines import OnnxRuntime, OpenVino, Package, error
 
 MOST_ERROR = 1e-3  # of the largest element
 
@@ -41,13 +40,10 @@ def main():
     engines = {"onnxruntime": OnnxRuntime(a.model, a.threads), "openvino": OpenVino(a.model, a.threads),
                "package": Package(a.package, a.threads)}
     feeds = engines["onnxruntime"].random_feeds({})
-    outputs = {}
-    for name, engine in engines.items():
+    for engine in engines.values():
         engine.load(feeds)
-        outputs[name] = [np.asarray(x, dtype=np.float64) for x in engine.run()]
-    for own, peer in zip(outputs["package"], outputs["onnxruntime"]):
-        if np.abs(own - peer).max() > MOST_ERROR * max(1e-30, np.abs(peer).max()):
-            sys.exit("the package's outputs differ from ONNX Runtime's")
+    if error(engines["package"].outputs(), engines["onnxruntime"].outputs()) > MOST_ERROR:
+        sys.exit("the package's outputs differ from ONNX Runtime's")
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(a.busy)]
     times = {name: [] for name in engines}
     try:

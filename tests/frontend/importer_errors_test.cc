@@ -84,6 +84,15 @@ TEST(OnnxErrors, AllUnsupportedOperatorsAtOnceWithTheirNodes) {
                                        HasSubstr("com.example.Relu")));
 }
 
+TEST(OnnxErrors, ModelsOfOtherDomainsAlone) {
+  ModelBuilder m(17);
+  m.model.mutable_opset_import(0)->set_domain("ai.onnx.ml");
+  m.Input("x", {1, 2});
+  m.Node("Scaler", {"x"}, {"y"}).set_domain("ai.onnx.ml");
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("operators of other domains alone"));
+}
+
 TEST(OnnxErrors, Opsets) {
   EXPECT_THAT(Error(ModelBuilder(6).Import()), HasSubstr("no graph with outputs"));
   for (int opset : {6, 29}) {

@@ -30,6 +30,9 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
     if (!IsStandard(opset.domain())) continue;
     return SupportedOpset(opset.version());
   }
+  if (model.opset_import_size() > 0)
+    return absl::UnimplementedError(
+        "the model has operators of other domains alone, as classical learners have, and none of ONNX's own");
   return absl::InvalidArgumentError("no ONNX model: it names no opset");
 }
 

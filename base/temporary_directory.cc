@@ -50,21 +50,21 @@ void SweepDead(const fs::path& parent, const std::string& prefix) {
 }  // namespace
 
 absl::StatusOr<TemporaryDirectory> TemporaryDirectory::Make() {
-  constexpr int kTries = 8;  // somebody may sweep what is only just made
   std::error_code error;
   const fs::path parent = fs::temp_directory_path(error);
   if (error) return absl::UnavailableError(absl::StrCat("no folder for temporary files: ", error.message()));
   const std::string prefix = Prefix();
   SweepDead(parent, prefix);
   TemporaryDirectory made;
-  for (int i = 0; i < kTries && !made.lock_.valid(); ++i) {
+  do {
     made.path_ = (parent / absl::StrCat(prefix, kRandom)).string();
     if (mkdtemp(made.path_.data()) == nullptr) {
       const std::string path = std::exchange(made.path_, "");
       return absl::UnavailableError(absl::StrCat("cannot make a folder ", path, ": ", strerror(errno)));
     }
     made.lock_ = Lock(made.path_);
-  }
+    // Somebody may have swept what was only just made. One that can not be locked is as good, but stays when killed.
+  } while (!made.lock_.valid() && !fs::exists(made.path_, error));
   return made;
 }
 

@@ -2,16 +2,17 @@
 // Not thread-safe.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
+
+#include "tuner_server/service/fair_share.h"
 
 namespace temper {
 
 class JobPlaces {
  public:
-  explicit JobPlaces(int most) : most_(most) {}
+  explicit JobPlaces(int most) : places_(static_cast<size_t>(most)) {}
 
   // Whether the job has a place. Otherwise it waits for one until it is given one or leaves.
   bool Ask(int64_t job, const std::string& owner, int priority);
@@ -28,9 +29,8 @@ class JobPlaces {
   // oldest job. True: one was given.
   bool Give();
 
-  const size_t most_;
+  FairShares places_;                       // by owner
   std::map<int64_t, std::string> running_;  // job: owner
-  std::map<std::string, size_t> held_;      // places, by owner
   std::map<int64_t, Wish> waiting_;         // by job
 };
 

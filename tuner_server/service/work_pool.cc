@@ -2,11 +2,9 @@
 
 #include <utility>
 
-#include "tuner_server/service/fair_share.h"
-
 namespace temper {
 
-WorkPool::WorkPool(const Limits& limits) : limits_(limits) {
+WorkPool::WorkPool(const Limits& limits) : calls_(limits.waiting), bytes_(limits.bytes) {
   for (int i = 0; i < limits.threads; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
@@ -21,17 +19,11 @@ WorkPool::~WorkPool() {
 
 absl::Status WorkPool::Run(const std::string& who, size_t bytes, std::function<void()> work) {
   std::lock_guard lock(mutex_);
-  const auto found = queues_.find(who);
-  const size_t own_calls = found == queues_.end() ? 0 : found->second.calls.size();
-  const size_t own_bytes = found == queues_.end() ? 0 : found->second.bytes;
-  if (!LeavesEnough(who, own_calls, 1, calls_, limits_.waiting) ||
-      !LeavesEnough(who, own_bytes, bytes, bytes_, limits_.bytes))
+  if (!calls_.MayTake(who, 1) || !bytes_.MayTake(who, bytes))
     return absl::ResourceExhaustedError("the server is busy with such calls; try again later");
-  Queue& queue = queues_[who];
-  queue.calls.push_back({bytes, std::move(work)});
-  queue.bytes += bytes;
-  ++calls_;
-  bytes_ += bytes;
+  calls_.Take(who, 1);
+  bytes_.Take(who, bytes);
+  queues_[who].push_back({bytes, std::move(work)});
   wake_.notify_one();
   return absl::OkStatus();
 }
@@ -40,13 +32,11 @@ WorkPool::Call WorkPool::TakeNext() {
   auto next = queues_.upper_bound(last_);
   if (next == queues_.end()) next = queues_.begin();
   last_ = next->first;
-  Queue& queue = next->second;
-  Call call = std::move(queue.calls.front());
-  queue.calls.pop_front();
-  queue.bytes -= call.bytes;
-  --calls_;
-  bytes_ -= call.bytes;
-  if (queue.calls.empty()) queues_.erase(next);
+  Call call = std::move(next->second.front());
+  next->second.pop_front();
+  if (next->second.empty()) queues_.erase(next);
+  calls_.Leave(last_, 1);
+  bytes_.Leave(last_, call.bytes);
   return call;
 }
 
@@ -55,8 +45,8 @@ void WorkPool::Loop() {
     Call call;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return closed_ || calls_ > 0; });
-      if (calls_ == 0) return;
+      wake_.wait(lock, [this] { return closed_ || !queues_.empty(); });
+      if (queues_.empty()) return;
       call = TakeNext();
     }
     call.work();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "tuner_server/service/fair_share.h"
 
 namespace temper {
 
@@ -35,19 +36,14 @@ class WorkPool {
     size_t bytes;
     std::function<void()> work;
   };
-  struct Queue {
-    std::deque<Call> calls;
-    size_t bytes = 0;
-  };
   void Loop();
   Call TakeNext();  // of who is next in turn; something waits
 
-  const Limits limits_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, Queue> queues_;  // by who called; none is empty
-  std::string last_;                     // who had the last turn
-  size_t calls_ = 0, bytes_ = 0;
+  std::map<std::string, std::deque<Call>> queues_;  // by who called; none is empty
+  std::string last_;                                // who had the last turn
+  FairShares calls_, bytes_;                        // that wait
   bool closed_ = false;
   std::vector<std::thread> threads_;
 };

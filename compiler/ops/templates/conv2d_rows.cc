@@ -351,8 +351,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
       f.l2_bytes <= 0.75 * l2 ? 1 : std::max(1.0, static_cast<double>(s.kh) / static_cast<double>(s.stride_h));
   // Of a block that is about as large as L2 a part stays there from one tile to the next.
   const double stays = std::clamp(2.5 - 2 * block_bytes / l2, 0.0, 1.0);
-  const double block_streams =
-      group * (stays * std::min<double>(t.threads, image_rows) + (1 - stays) * std::max<double>(1, row_tiles));
+  const double block_streams = group * (stays * std::min<double>(t.threads, image_rows) + (1 - stays) * row_tiles);
   const double out_bytes = kElementBytes * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
   f.l3_traffic = group * blocks * input * again + blocks * block_bytes * block_streams + out_bytes;
   // Of filters that are a good part of L3 some are gone when their turn comes again: others use it too.

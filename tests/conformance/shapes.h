@@ -38,7 +38,13 @@ inline constexpr Shape kShapes[] = {
     {"conv2d.rows",
      "(f32[2,10,8,7]@0231, const f32[14,5,3,3]) conv2d(0,1; dilations=[2,2] group=2 pads=[2,2,2,2]) -> "
      "f32[2,14,8,7]@0231; anchor=0"},
+    {"conv2d.rows",
+     "(f32[5,16,6,7]@0231, const f32[21,48,3,3]) unfold_planes(0; depth=5 pads=[1,1] stride=2 taps=3) -> "
+     "f32[3,48,6,7]@0231; conv2d(2,1; pads=[1,1,1,1] strides=[2,2]) -> f32[3,21,3,4]@0231; anchor=1"},
 
+    {"conv2d.winograd",
+     "(f32[4,16,6,7]@0231, const f32[21,48,3,3]) unfold_planes(0; depth=2 pads=[1,1] taps=3) -> f32[4,48,6,7]@0231; "
+     "conv2d(2,1; pads=[1,1,1,1]) -> f32[4,21,6,7]@0231; anchor=1"},
     {"conv2d.winograd",
      "(f32[1,8,9,9]@0231, const f32[19,8,3,3]) conv2d(0,1; pads=[1,1,1,1]) -> f32[1,19,9,9]@0231; anchor=0"},
     {"conv2d.winograd", "(f32[1,11,7,6]@0231, const f32[33,11,3,3]) conv2d(0,1) -> f32[1,33,5,4]@0231; anchor=0"},

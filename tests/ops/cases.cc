@@ -386,6 +386,19 @@ Case DepthToSpace(Rng& rng) {
           {RandomArray(rng, DType::kF32,
                        {1 + rng.Below(2), block * width * (1 + rng.Below(2)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
 }
+Case UnfoldPlanes(Rng& rng) {
+  const int64_t depth = 1 + rng.Below(4), taps = 1 + rng.Below(3), dilation = 1 + rng.Below(2),
+                group = 1 + rng.Below(2);
+  const int64_t reach = (taps - 1) * dilation, before = rng.Below(reach + 3) - 1;
+  return {MakeAttrs({{"depth", depth},
+                     {"taps", taps},
+                     {"stride", 1 + rng.Below(2)},
+                     {"dilation", dilation},
+                     {"group", group},
+                     {"pads", Ints{before, reach - before}}}),
+          {RandomArray(rng, RandomNumber(rng),
+                       {depth * (1 + rng.Below(2)), group * (1 + rng.Below(3)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
+}
 Case Resize(Rng& rng) {
   Case c = Float(rng);
   constexpr const char* kCoordinates[] = {"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"};
@@ -476,6 +489,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"expand", Expand},
       {"tile", Tile},
       {"depth_to_space", DepthToSpace},
+      {"unfold_planes", UnfoldPlanes},
       {"resize", Resize},
       {"top_k", TopK},
       {"cum_sum", CumSum},

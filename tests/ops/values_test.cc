@@ -162,6 +162,16 @@ TEST(Values, DepthToSpace) {
   EXPECT_EQ(V("depth_to_space", "blocksize=1 width=4", {x}), (Values{0, 2, 4, 6, 1, 3, 5, 7}));
 }
 
+TEST(Values, UnfoldPlanesLaysTheWindowsPlanesBesideEachOtherByGroups) {
+  // Two volumes of two planes of two channels of one pixel.
+  const NDArray x = Floats({4, 2, 1, 1}, {1, 2, 3, 4, 5, 6, 7, 8});
+  EXPECT_EQ(V("unfold_planes", "depth=2 taps=2 pads=[1,0]", {x}),
+            (Values{0, 0, 1, 2, 1, 2, 3, 4, 0, 0, 5, 6, 5, 6, 7, 8}));
+  EXPECT_EQ(V("unfold_planes", "depth=2 taps=2 pads=[1,0] group=2", {x}),
+            (Values{0, 1, 0, 2, 1, 3, 2, 4, 0, 5, 0, 6, 5, 7, 6, 8}));
+  EXPECT_EQ(V("unfold_planes", "depth=4 taps=2 stride=2 dilation=3 pads=[1,1]", {x}), (Values{0, 0, 5, 6, 3, 4, 0, 0}));
+}
+
 TEST(Values, Resize) {
   NDArray x = Floats({2}, {1, 3});
   EXPECT_EQ(V("resize", "sizes=[4] mode='linear'", {x}), (Values{1, 1.5, 2.5, 3}));

@@ -1,6 +1,7 @@
 // Convolutions of random shapes: windows that hang over the image on any side, by more than a tile or by more
 // than the image, strides and dilations that differ, groups, filters that fill no vector.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_join.h"
 #include "compiler/ir/simplify.h"
@@ -71,6 +72,32 @@ TEST(Conv2dRowsTest, ImagesOfFewChannelsAreReadAsTheyLie) {
   const Sides s{9, 3, 1, 1, 1, 1};
   EXPECT_EQ(TemplatesFor(Parse(text(1, {4, 16, 1}, s, s)), Target{}).front()->name, "conv2d.rows");
   EXPECT_NE(TemplatesFor(Parse(text(1, {5, 16, 1}, s, s)), Target{}).front()->name, "conv2d.rows");
+}
+
+// Planes of volumes that a filter sees several of: read where they lie, by each template that can. Windows that hang
+// over a volume, or leave planes of it out.
+TEST(Conv2dRowsTest, PlanesOfVolumes) {
+  Rng rng(91);
+  std::set<std::string_view> templates;
+  for (uint64_t seed = 700; seed < 712 && !::testing::Test::HasFatalFailure(); ++seed) {
+    Sides d = RandomSides(rng, 6), h = RandomSides(rng, 12), w = RandomSides(rng, 12);
+    if (seed % 2 == 0) h.taps = w.taps = 3, h.stride = w.stride = h.dilation = w.dilation = 1, h.before = w.before = 2;
+    const int64_t group = rng.Below(4) == 0 ? 2 : 1, n = 1 + rng.Below(2), out = group * (8 + rng.Below(30));
+    const int64_t channels = 16 * group * (1 + rng.Below(2)), seen = d.taps * channels;
+    if (d.before > 0 && d.size > d.dilation * d.taps + 1) d.before = -1;
+    const std::string image = absl::StrCat("f32[", n * d.size, ",", channels, ",", h.size, ",", w.size, "]@0231");
+    const std::string planes = absl::StrCat("f32[", n * d.out(), ",", seen, ",", h.size, ",", w.size, "]@0231");
+    const std::string result = absl::StrCat("f32[", n * d.out(), ",", out, ",", h.out(), ",", w.out(), "]@0231");
+    const Workload workload = Parse(absl::StrCat(
+        "(", image, ", const f32[", out, ",", seen / group, ",", h.taps, ",", w.taps, "], f32[", out, ",1,1]) ",
+        "unfold_planes(0; depth=", d.size, " dilation=", d.dilation, " group=", group, " pads=[", d.before, ",",
+        d.after, "] stride=", d.stride, " taps=", d.taps, ") -> ", planes, "; conv2d(3,1; dilations=[", h.dilation, ",",
+        w.dilation, "] group=", group, " pads=[", h.before, ",", w.before, ",", h.after, ",", w.after, "] strides=[",
+        h.stride, ",", w.stride, "]) -> ", result, "; add(4,2) -> ", result, "; anchor=1"));
+    for (const TemplateDef* def : TemplatesFor(workload, Target{})) templates.insert(def->name);
+    CheckAll(workload, 3, seed);
+  }
+  EXPECT_EQ(templates, (std::set<std::string_view>{"conv2d.rows", "conv2d.winograd"}));
 }
 
 // Groups that fill a part of a vector together, or not quite; and filters that half vectors fit better.

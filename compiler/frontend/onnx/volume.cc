@@ -2,6 +2,7 @@
 // further channels of a convolution over the other two, and a pool is one over the last two axes, then one over the
 // first.
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/window.h"
@@ -30,14 +31,22 @@ absl::StatusOr<ValueId> AsVolume(Context& c, ValueId v, int64_t n, int64_t d) {
   return c.Transpose(v, {0, 2, 1, 3, 4});
 }
 
-// Every `step`-th plane, `count` of them.
-absl::StatusOr<ValueId> PlanesFrom(Context& c, ValueId v, int64_t start, int64_t step, int64_t count) {
+// What a window along the planes of volumes, each of `depth` planes, sees: as channels. `pads` are planes of zeros
+// before and after a volume, where they are negative planes that are left out.
+struct PlaneTaps {
+  int64_t depth, taps, stride, dilation;
+  Ints pads;
+};
+absl::StatusOr<ValueId> Unfolded(Context& c, ValueId planes, const PlaneTaps& t, int64_t group) {
+  if (t.taps == 1 && t.stride == 1 && t.pads == Ints{0, 0}) return planes;
   Attrs attrs;
-  attrs.Set("axes", Ints{2});
-  attrs.Set("starts", Ints{start});
-  attrs.Set("ends", Ints{start + (count - 1) * step + 1});
-  attrs.Set("steps", Ints{step});
-  return c.Call("slice", std::move(attrs), {v});
+  attrs.Set("depth", t.depth);
+  attrs.Set("taps", t.taps);
+  attrs.Set("stride", t.stride);
+  attrs.Set("dilation", t.dilation);
+  attrs.Set("pads", t.pads);
+  attrs.Set("group", group);
+  return c.Call("unfold_planes", std::move(attrs), {planes});
 }
 
 }  // namespace
@@ -52,67 +61,86 @@ absl::Status VolumeConv(Context& c, const OnnxNode& n) {
     return absl::UnimplementedError(absl::StrCat("kernels of 1 to ", kDeepest, " planes are supported, not ", taps));
   if (w.pads[0] < 0 || w.pads[3] < 0 || w.dilations[0] < 1)
     return absl::InvalidArgumentError("pads are not negative, dilations are at least 1");
-  TEMPER_ASSIGN_OR_RETURN(ValueId x, c.Pad(n.Input(0), {0, 0, w.pads[0], 0, 0, 0, 0, w.pads[3], 0, 0}));
-  const Shape s = c.ShapeOf(x);
+  const Shape s = c.ShapeOf(n.Input(0));
   if (group < 1 || s[1] % group != 0) return absl::InvalidArgumentError("group divides the channels");
-  const int64_t room = s[2] - 1 - (taps - 1) * w.dilations[0], planes = room / w.strides[0] + 1;
+  const int64_t room = s[2] + w.pads[0] + w.pads[3] - 1 - (taps - 1) * w.dilations[0];
   if (room < 0) return absl::InvalidArgumentError("the kernel is larger than the padded input");
-  std::vector<ValueId> parts;
-  for (int64_t tap = 0; tap < taps; ++tap) {
-    TEMPER_ASSIGN_OR_RETURN(ValueId part, PlanesFrom(c, x, tap * w.dilations[0], w.strides[0], planes));
-    TEMPER_ASSIGN_OR_RETURN(part, AsPlanes(c, part));
-    TEMPER_ASSIGN_OR_RETURN(part, c.Reshape(part, {s[0] * planes, group, s[1] / group, s[3], s[4]}));
-    parts.push_back(part);
-  }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(std::move(parts), 2));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0] * planes, s[1] * taps, s[3], s[4]}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(v, Unfolded(c, v, {s[2], taps, w.strides[0], w.dilations[0], {w.pads[0], w.pads[3]}}, group));
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, c.Transpose(n.Input(1), {0, 2, 1, 3, 4}));
   TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, {filter[0], taps * filter[1], filter[3], filter[4]}));
   Attrs attrs = WindowAttrs(Plane(w));
   attrs.Set("group", group);
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("conv2d", std::move(attrs), {v, weight}));
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
-  TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, s[0], planes));
+  TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, s[0], room / w.strides[0] + 1));
   return c.Set(n, v);
 }
 
 namespace {
 
-// Planes of a transposed convolution, [n, planes, channels, taps, h, w], whose taps overlap: each of them lands at its
-// plane's number times the stride and its own times the dilation. Those that land `p` behind a multiple of the stride
-// are summed up for each p, and the sums take turns: [n, channels, count, h, w].
-absl::StatusOr<ValueId> Overlapped(Context& c, ValueId v, const Window& w, int64_t extra) {
-  const Shape s = c.ShapeOf(v);
-  const int64_t stride = w.strides[0], taps = s[3], dilation = w.dilations[0];
-  const int64_t full = (s[1] - 1) * stride + (taps - 1) * dilation + 1 + extra, turns = (full + stride - 1) / stride;
-  const int64_t count = full - w.pads[0] - w.pads[3];
-  if (w.pads[0] < 0 || w.pads[3] < 0 || count < 1)
-    return absl::InvalidArgumentError("the pads are not negative, and leave something of the result");
-  std::vector<ValueId> sums(static_cast<size_t>(stride), kNoValue);
-  for (int64_t tap = 0; tap < taps; ++tap) {
-    const int64_t before = tap * dilation / stride;
-    ValueId& sum = sums[static_cast<size_t>(tap * dilation % stride)];
-    TEMPER_ASSIGN_OR_RETURN(ValueId part, c.Element(v, 3, tap));
-    TEMPER_ASSIGN_OR_RETURN(part, c.Pad(part, {0, before, 0, 0, 0, 0, turns - s[1] - before, 0, 0, 0}));
-    if (sum != kNoValue) {
-      TEMPER_ASSIGN_OR_RETURN(part, c.Call("add", {}, {sum, part}));
+// Every `stride`-th plane of a transposed convolution's result, `count` of them: which taps of the kernel's first axis
+// reach them, and which planes of the input they see. Tap t of plane i reaches plane i * stride + t * dilation of the
+// result with its pads.
+struct Phase {
+  int64_t taps, last, step;  // so many, backward from `last` by `step`: as planes follow one another
+  int64_t dilation, before, after;
+  Phase(const Window& w, int64_t depth, int64_t first, int64_t count) {
+    const int64_t stride = w.strides[0], common = std::gcd(stride, w.dilations[0]), begin = first + w.pads[0];
+    step = stride / common, dilation = w.dilations[0] / common;
+    taps = 0, last = 0;
+    for (int64_t t = 0; t < w.kernel[0]; ++t) {
+      if ((begin - t * w.dilations[0]) % stride == 0) ++taps, last = t;
     }
-    sum = part;
+    before = (last * w.dilations[0] - begin) / stride;
+    after = count - depth - before + (taps - 1) * dilation;
   }
-  for (ValueId& sum : sums) {
-    if (sum == kNoValue) sum = c.Constant(NDArray(c.TypeOf(v).dtype, {s[0], turns, s[2], s[4], s[5]}));
-    TEMPER_ASSIGN_OR_RETURN(sum, c.NewAxis(sum, 2));
+};
+
+// The phase's planes, [n * count, channels, h, w], of the input's; kNoValue if no tap reaches them.
+absl::StatusOr<ValueId> PlanesOf(Context& c, const OnnxNode& n, ValueId planes, const Phase& phase, Attrs attrs) {
+  if (phase.taps == 0) return kNoValue;
+  const int64_t group = n.Int("group", 1), first = phase.last - (phase.taps - 1) * phase.step;
+  const Shape filter = c.ShapeOf(n.Input(1));
+  Attrs taps;
+  taps.Set("axes", Ints{2});
+  taps.Set("starts", Ints{phase.last});
+  taps.Set("ends", Ints{first > 0 ? first - 1 : -filter[2] - 1});
+  taps.Set("steps", Ints{-phase.step});
+  TEMPER_ASSIGN_OR_RETURN(ValueId weight, c.Call("slice", std::move(taps), {n.Input(1)}));
+  TEMPER_ASSIGN_OR_RETURN(weight,
+                          c.Reshape(weight, {group, filter[0] / group, filter[1], phase.taps, filter[3], filter[4]}));
+  TEMPER_ASSIGN_OR_RETURN(weight, c.Transpose(weight, {0, 3, 1, 2, 4, 5}));
+  TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, {filter[0] * phase.taps, filter[1], filter[3], filter[4]}));
+  const PlaneTaps seen_by = {c.ShapeOf(n.Input(0))[2], phase.taps, 1, phase.dilation, {phase.before, phase.after}};
+  TEMPER_ASSIGN_OR_RETURN(const ValueId seen, Unfolded(c, planes, seen_by, group));
+  return c.Call("conv_transpose2d", std::move(attrs), {seen, weight});
+}
+
+// A transposed convolution's planes, `stride` phases that take turns, `turns` times: [n * turns * stride, channels, h,
+// w].
+absl::StatusOr<ValueId> Phases(Context& c, const OnnxNode& n, const Window& w, int64_t turns, const Attrs& attrs) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId planes, AsPlanes(c, n.Input(0)));
+  std::vector<ValueId> phases;
+  Shape shape;
+  for (int64_t i = 0; i < w.strides[0]; ++i) {
+    const Phase phase(w, c.ShapeOf(n.Input(0))[2], i, turns);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, PlanesOf(c, n, planes, phase, attrs));
+    phases.push_back(v);
+    if (v != kNoValue) shape = c.ShapeOf(v);
   }
-  TEMPER_ASSIGN_OR_RETURN(v, c.Concat(std::move(sums), 2));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0], turns * stride, s[2], s[4], s[5]}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 1, w.pads[0], w.pads[0] + count));
-  return c.Transpose(v, {0, 2, 1, 3, 4});
+  for (ValueId& v : phases) {
+    if (v == kNoValue) v = c.Constant(NDArray(c.TypeOf(planes).dtype, shape));
+  }
+  // One below another: with channels last, as convolutions have them, that is where they belong.
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Concat(std::move(phases), 2));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {shape[0], shape[1], w.strides[0], shape[2], shape[3]}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 2, 1, 3, 4}));
+  return c.Reshape(v, {shape[0] * w.strides[0], shape[1], shape[2], shape[3]});
 }
 
 }  // namespace
 
-// Each plane makes planes of its own, as further channels. Where the kernel's first axis is as long as its stride, they
-// lie one behind another.
 absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n) {
   constexpr int64_t kDeepest = 64;
   const Shape image = c.ShapeOf(n.Input(0)), filter = c.ShapeOf(n.Input(1));
@@ -120,33 +148,27 @@ absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, Ints(filter.begin() + 2, filter.end()), image));
   Ints extra = n.Ints("output_padding", {0, 0, 0});
   if (extra.size() != 3) return absl::InvalidArgumentError("output_padding has one element a spatial axis");
-  const int64_t taps = w.kernel[0], group = n.Int("group", 1);
-  if (taps < 1 || taps > kDeepest || w.strides[0] > kDeepest || w.dilations[0] < 1 || w.dilations[0] > kDeepest)
+  const int64_t taps = w.kernel[0], group = n.Int("group", 1), stride = w.strides[0];
+  if (taps < 1 || taps > kDeepest || stride < 1 || stride > kDeepest || w.dilations[0] < 1 ||
+      w.dilations[0] > kDeepest) {
     return absl::UnimplementedError(
         absl::StrCat("kernels, strides and dilations of 1 to ", kDeepest, " planes are supported"));
+  }
   TEMPER_RETURN_IF_ERROR(SetTransposedPads(n, image, extra, w));
-  if (extra[0] < 0 || extra[0] >= std::max(w.strides[0], w.dilations[0]))
+  if (extra[0] < 0 || extra[0] >= std::max(stride, w.dilations[0]))
     return absl::InvalidArgumentError("output_padding is less than a stride or a dilation");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, n.Input(0)));
-  TEMPER_ASSIGN_OR_RETURN(ValueId weight, c.Reshape(n.Input(1), {filter[0], filter[1] * taps, filter[3], filter[4]}));
+  if (group < 1 || filter[0] % group != 0) return absl::InvalidArgumentError("group divides the channels");
+  const int64_t count = (image[2] - 1) * stride + (taps - 1) * w.dilations[0] + 1 + extra[0] - w.pads[0] - w.pads[3];
+  if (w.pads[0] < 0 || w.pads[3] < 0 || count < 1)
+    return absl::InvalidArgumentError("the pads are not negative, and leave something of the result");
   Attrs attrs = WindowAttrs(Plane(w));
   attrs.Set("group", group);
   attrs.Set("output_padding", Ints{extra[1], extra[2]});
-  TEMPER_ASSIGN_OR_RETURN(v, c.Call("conv_transpose2d", std::move(attrs), {v, weight}));
-  const Shape plane = c.ShapeOf(v);
-  const int64_t channels = plane[1] / taps;
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {image[0], image[2], channels, taps, plane[2], plane[3]}));
-  const bool apart = taps == w.strides[0] && w.dilations[0] == 1 && w.pads[0] == 0 && w.pads[3] == 0 && extra[0] == 0;
-  if (apart) {
-    TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 2, 1, 3, 4, 5}));
-    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {image[0], channels, image[2] * taps, plane[2], plane[3]}));
-  } else {
-    TEMPER_ASSIGN_OR_RETURN(v, Overlapped(c, v, w, extra[0]));
-  }
-  if (n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(ValueId bias, c.Reshape(n.Input(2), {NumElements(c.ShapeOf(n.Input(2))), 1, 1, 1}));
-    TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, bias}));
-  }
+  const int64_t turns = (count + stride - 1) / stride;
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Phases(c, n, w, turns, attrs));
+  TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
+  TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, image[0], turns * stride));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 2, 0, count));
   return c.Set(n, v);
 }
 

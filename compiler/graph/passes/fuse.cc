@@ -173,6 +173,8 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
     if (reduction && IsFloat(made.dtype) && !IsFloat(TypeOf(n).dtype)) return false;
     // A change of layout may well compute what it writes.
     if (g_.nodes[n].op == "layout_copy" && n == consumer.root && all_elementwise) return true;
+    // What reads a part of a move's result, each element once, may as well move that part alone.
+    if (FindOp(g_.nodes[n].op)->move == Move::kSlices && n == consumer.root && one_move) return true;
     if (!reduction && !IsElementwise(n)) return false;
     if (IsElementwise(n) && (TypeOf(n).shape != made.shape || TypeOf(n).perm != made.perm)) return false;
   }

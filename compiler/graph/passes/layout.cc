@@ -72,7 +72,9 @@ class LayoutPass {
   std::vector<int> MoveOrder(const Node& node);
   std::vector<int> ReductionOrder(const Node& node);
   std::vector<int> MatmulOrder(const Node& node);
+  bool KeepsAxes(const Node& node) const;
   bool FeedsConv(ValueId v, int depth) const;
+  bool IsReadByConvs(const Node& node) const;
   bool IsPickedOften(const Node& node) const;
   void OrderConstants(const Node& node);
   void CloseOutputs();
@@ -89,14 +91,31 @@ class LayoutPass {
   absl::flat_hash_map<std::pair<ValueId, std::string>, ValueId> copies_;
 };
 
-// Through elementwise work and concatenation.
+// A move of no kind that others make use of, such as a pad, from an image to an image.
+bool LayoutPass::KeepsAxes(const Node& node) const {
+  return FindOp(node.op)->pattern == OpPattern::kInjective && MoveOf(node) == Move::kNone && !node.inputs.empty() &&
+         g_.values[node.output].type.shape.size() == g_.values[node.inputs[0]].type.shape.size();
+}
+
+// Whether an image is moved for convolutions alone, and grows by it: what they ask for is copied at less cost before.
+// One of few channels they may read as it lies.
+bool LayoutPass::IsReadByConvs(const Node& node) const {
+  constexpr int64_t kFewChannels = 4;
+  if (!KeepsAxes(node) || IsOutput(node.output) || readers_[node.output].empty()) return false;
+  const Shape &in = g_.values[node.inputs[0]].type.shape, &out = g_.values[node.output].type.shape;
+  return in.size() == 4 && in[1] > kFewChannels && NumElements(out) >= NumElements(in) &&
+         std::ranges::all_of(readers_[node.output],
+                             [&](int n) { return IsConv(nodes_[n]) && nodes_[n].inputs[0] == node.output; });
+}
+
+// Through elementwise work, concatenation and moves that leave the axes as they are.
 bool LayoutPass::FeedsConv(ValueId v, int depth) const {
   if (depth == 0) return false;
   return std::any_of(readers_[v].begin(), readers_[v].end(), [&](int n) {
     const Node& node = nodes_[n];
     if (IsConv(node)) return true;
     const bool through =
-        FindOp(node.op)->pattern == OpPattern::kElementwise || MoveOf(node) == Move::kConcatenates || node.op == "pad";
+        FindOp(node.op)->pattern == OpPattern::kElementwise || MoveOf(node) == Move::kConcatenates || KeepsAxes(node);
     return through && FeedsConv(node.output, depth - 1);
   });
 }
@@ -304,7 +323,7 @@ absl::Status LayoutPass::FlattenInPlace(Node& node, size_t kept) {
 }
 
 absl::Status LayoutPass::Visit(Node node) {
-  if (IsConv(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, kConvOrder));
+  if (IsConv(node) || IsReadByConvs(node)) TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, kConvOrder));
   if (IsDense(g_, node) && !SameBytes(TypeOf(node.inputs[0]).shape, TypeOf(node.inputs[0]).perm, {})) {
     TEMPER_RETURN_IF_ERROR(ReadInOrder(node, 0, {}));
   }

@@ -24,7 +24,7 @@ std::optional<double> Uniform(const NDArray* a) {
 absl::Status Simplify(Graph& g) {
   std::vector<Rewriter::Rule> rules;
   for (std::span<const Rewriter::Rule> family :
-       {MoveRules(), NormRules(), AffineRules(), BranchRules(), QuantisedRules()}) {
+       {MoveRules(), OrderRules(), NormRules(), AffineRules(), BranchRules(), QuantisedRules()}) {
     rules.insert(rules.end(), family.begin(), family.end());
   }
   Rewriter rewriter(g);

@@ -11,6 +11,7 @@ std::span<const Rewriter::Rule> AffineRules();  // simplify_affine.cc: multiplic
 std::span<const Rewriter::Rule> NormRules();    // simplify_norm.cc: norms written out
 std::span<const Rewriter::Rule> BranchRules();  // simplify_branches.cc: sums of convolutions of one image
 std::span<const Rewriter::Rule> MoveRules();    // simplify_move.cc: reshapes, transposes, pads
+std::span<const Rewriter::Rule> OrderRules();   // simplify_order.cc: what may come before moves
 // simplify_quantised.cc: what is rounded to integers and read back
 std::span<const Rewriter::Rule> QuantisedRules();
 

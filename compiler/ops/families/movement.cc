@@ -1,5 +1,5 @@
 // Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, expand, tile,
-// depth_to_space.
+// depth_to_space, unfold_planes.
 #include <algorithm>
 #include <numeric>
 
@@ -7,6 +7,7 @@
 #include "compiler/ops/families/compute_util.h"
 #include "compiler/ops/families/families.h"
 #include "compiler/ops/families/infer_util.h"
+#include "compiler/ops/families/planes.h"
 #include "compiler/ops/families/slice_util.h"
 
 namespace temper::ops {
@@ -306,6 +307,28 @@ absl::StatusOr<Tensor> ComputeDepthToSpace(ir::ProgramBuilder&, const Attrs& att
   });
 }
 
+// --- unfold_planes ---
+
+// Planes of volumes, [n * depth, c, h, w]: what a window that slides along them sees, as channels of one plane. Of each
+// group the taps follow one another, and of each tap its channels.
+absl::StatusOr<TensorType> InferUnfoldPlanes(const Attrs& attrs, Types in) {
+  TEMPER_ASSIGN_OR_RETURN(const PlaneWindow w, PlaneWindow::Of(attrs, in[0].shape));
+  const Shape& x = in[0].shape;
+  return TensorType{in[0].dtype, {x[0] / w.depth * w.planes, w.channels_out(), x[2], x[3]}, {}};
+}
+
+absl::StatusOr<Tensor> ComputeUnfoldPlanes(ir::ProgramBuilder&, const Attrs& attrs, Inputs in,
+                                           const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(const PlaneWindow w, PlaneWindow::Of(attrs, in[0].shape()));
+  return Tensor(output.dtype, output.shape, [=, x = in[0]](const Index& i) {
+    const Expr tap = i[1] / Expr(w.channels) % Expr(w.taps);
+    const Expr channel = i[1] / Expr(w.taps * w.channels) * Expr(w.channels) + i[1] % Expr(w.channels);
+    std::vector<Expr> conditions;
+    w.AddInside(i[0], tap, &conditions);
+    return InBounds(conditions, x({w.Plane(i[0], tap), channel, i[2], i[3]}), ir::Const(0, output.dtype));
+  });
+}
+
 double NoFlops(const Attrs&, Types, const TensorType&) { return 0; }
 
 using InferRule = absl::StatusOr<TensorType> (*)(const Attrs&, Types);
@@ -336,6 +359,7 @@ std::vector<OpDef> MovementOps() {
       MoveOp("expand", 1, 1, InferExpand, ComputeExpand),
       MoveOp("tile", 1, 1, InferTile, ComputeTile),
       MoveOp("depth_to_space", 1, 1, InferDepthToSpace, ComputeDepthToSpace),
+      MoveOp("unfold_planes", 1, 1, InferUnfoldPlanes, ComputeUnfoldPlanes),
   };
 }
 

@@ -3,6 +3,7 @@
 
 #include "compiler/ops/reference/loops.h"
 #include "compiler/ops/reference/reference.h"
+#include "compiler/ops/families/planes.h"
 #include "compiler/ops/families/slice_util.h"
 
 namespace temper::reference {
@@ -176,6 +177,26 @@ absl::StatusOr<NDArray> DepthToSpace(const Attrs& attrs, Arrays in, const Tensor
   return result.Reshaped(output.shape);
 }
 
+absl::StatusOr<NDArray> UnfoldPlanes(const Attrs& attrs, Arrays in, const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(const ops::PlaneWindow w, ops::PlaneWindow::Of(attrs, in[0].shape()));
+  NDArray result(output.dtype, output.shape);
+  if (result.size() == 0) return result;
+  const int64_t bytes = in[0].bytes() / (in[0].shape()[0] * w.group);  // of a group's channels of a plane
+  const auto* from = static_cast<const char*>(in[0].data());
+  auto* to = static_cast<char*>(result.MutableData());
+  for (int64_t plane = 0; plane < output.shape[0]; ++plane) {
+    for (int64_t group = 0; group < w.group; ++group) {
+      for (int64_t tap = 0; tap < w.taps; ++tap, to += bytes) {
+        const int64_t at = plane % w.planes * w.stride + tap * w.dilation - w.before;
+        if (at < 0 || at >= w.depth) continue;  // the array is zero-filled
+        const int64_t source = plane / w.planes * w.depth + at;
+        std::memcpy(to, from + (source * w.group + group) * bytes, static_cast<size_t>(bytes));
+      }
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::span<const Reference> MovementReferences() {
@@ -189,6 +210,7 @@ std::span<const Reference> MovementReferences() {
       {"expand", Expand},
       {"tile", Tile},
       {"depth_to_space", DepthToSpace},
+      {"unfold_planes", UnfoldPlanes},
   };
   return kTable;
 }

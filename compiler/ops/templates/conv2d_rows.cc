@@ -70,12 +70,14 @@ struct Tile {
   Axis rows, columns;
   bool merged;       // groups share vectors, and are one with respect to all that follows
   int64_t group;     // of them or of merged ones
-  int64_t channels;  // that a filter sees
+  int64_t channels;  // that a filter sees of a pixel, in all planes
+  int64_t run;       // and in one: channels that lie together
   int64_t filters;   // of a group
   int64_t lanes, vectors, nr, panels, blocks, unroll;
-  bool planes;       // the input's, which the kernel reads as they lie
-  bool constant;     // the filters are packed by the package, not by the kernel
-  bool fetch_ahead;  // the next block's filters are fetched during a block
+  bool planes;                             // the input's, a channel each, which the kernel reads as they lie
+  bool constant;                           // the filters are packed by the package, not by the kernel
+  bool fetch_ahead;                        // the next block's filters are fetched during a block
+  std::optional<ops::PlaneWindow> volume;  // the input's planes, several of which a filter sees
   Tile(const Workload& w, const Conv2dShape& s, const Config& c, const CpuTarget& t)
       : rows{{s.oh, s.h, s.kh, s.stride_h, s.dilation_h, s.top, 1}},
         columns{{s.ow, s.w, s.kw, s.stride_w, s.dilation_w, s.left, c["mr"]}},
@@ -91,7 +93,10 @@ struct Tile {
         unroll(c["ku"]),
         planes(ReadsPlanes(w)),
         constant(w.inputs[1].constant),
-        fetch_ahead(StreamsFilters(s, t)) {}
+        fetch_ahead(StreamsFilters(s, t)),
+        volume(UnfoldedPlanes(w)) {
+    run = volume.has_value() ? volume->channels : channels;
+  }
   // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
   bool StreamsFilters(const Conv2dShape& s, const CpuTarget& t) const {
     return constant && group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
@@ -99,13 +104,15 @@ struct Tile {
   }
   Shape packed_shape(const Conv2dShape& s) const { return {group, panels, s.kh, s.kw * channels, nr}; }
   // Along a row of the filter, neighbouring (kw, c) are neighbours in memory too: one longer loop instead of two.
-  bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1 && !planes; }
+  bool one_loop(const Conv2dShape& s) const { return s.group == 1 && s.dilation_w == 1 && !planes && run == channels; }
+  // Along a row of the filter: taps, each with all planes' runs of channels.
+  int64_t runs_of_row(const Conv2dShape& s) const { return s.kw * (channels / run); }
   bool has_middle() const { return columns.end_inside() > columns.first_inside(); }
   // The knob is about most of the work: beside it, the tiles at the ends have copies enough.
   int64_t edge_unroll() const { return has_middle() && !merged ? 1 : unroll; }
   int64_t unroll_of(bool edge) const { return edge ? edge_unroll() : unroll; }
   bool unroll_edges(const Conv2dShape& s) const {
-    return columns.edges() * columns.tile * vectors * s.kw * edge_unroll() <= kMostEdgeCode;
+    return columns.edges() * columns.tile * vectors * runs_of_row(s) * edge_unroll() <= kMostEdgeCode;
   }
 };
 
@@ -138,8 +145,14 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
         tile.rows.AddInside(i[1], r[0], &inside);
         columns.AddInside(ow, kw, &inside);
         const Expr group = tile.merged ? i[5] / Expr(tile.channels) : i[3];
-        const Expr x = program.value(0)(
-            {i[0], group * Expr(tile.channels) + c, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
+        Expr image = i[0], channel = group * Expr(tile.channels) + c;
+        if (tile.volume.has_value()) {
+          const Expr plane = c / Expr(tile.run);
+          tile.volume->AddInside(i[0], plane, &inside);
+          image = tile.volume->Plane(i[0], plane);
+          channel = group * Expr(tile.run) + c % Expr(tile.run);
+        }
+        const Expr x = program.value(0)({image, channel, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
         return ValueWhere(inside,
                           x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)}));
       });
@@ -170,7 +183,7 @@ void PrefetchNextBlock(Schedule& s, const Part& part, const Conv2dShape& shape, 
   const std::vector<Loop> loops = s.Loops(part.acc);
   if (!s.status().ok()) return;
   const size_t row = loops.size() - 3;
-  const int64_t unroll = tile.unroll_of(part.edge), channels = tile.channels / unroll;
+  const int64_t unroll = tile.unroll_of(part.edge), runs = tile.runs_of_row(shape), channels = tile.run / unroll;
   const size_t k = row - (unroll > 1 ? 2 : 1);
   std::vector<Loop> each;
   if (unroll > 1) each.push_back(loops[k + 1]);
@@ -179,12 +192,12 @@ void PrefetchNextBlock(Schedule& s, const Part& part, const Conv2dShape& shape, 
   const int64_t rows = shape.n * shape.oh, tiles = tile.columns.tiles();
   int64_t steps = std::min(rows * tiles, channels);
   while (channels % steps != 0) --steps;
-  const bool taps_apart = s.Extent(loops[k]) == channels && shape.kw > 1;
+  const bool runs_apart = s.Extent(loops[k]) == channels && runs > 1;
   const auto [fetch, step] = s.Split(loops[k], steps);
   const Expr pass = Expr(part.chunk) % Expr(rows) * Expr(tiles) + Expr(part.first) + Expr(part.tiles);
-  Expr position = pass * Expr(CeilDiv(shape.kw * channels, rows * tiles)) + Expr(fetch);
+  Expr position = pass * Expr(CeilDiv(runs * channels, rows * tiles)) + Expr(fetch);
   std::vector<ir::VarBinding> at = {{part.chunk, Expr(part.chunk) + Expr(rows)}, {fetch, Expr(0)}};
-  if (taps_apart) {
+  if (runs_apart) {
     position = position + Expr(loops[k - 1]) * Expr(channels / steps);
     at.push_back({loops[k - 1], Expr(0)});
   }
@@ -206,17 +219,17 @@ void PrefetchPlanes(Schedule& s, const Part& part, const Tile& tile) {
 
 void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const Tile& tile) {
   size_t reductions = 2;
-  Loop kw = nullptr;
+  Loop run = nullptr;
   if (part.edge || !tile.one_loop(shape)) {
     const std::vector<Loop> loops = s.Loops(part.acc);
     if (!s.status().ok()) return;
-    kw = s.Split(loops.back(), tile.channels).first;
+    run = s.Split(loops.back(), tile.run).first;
     reductions = 3;
   }
   TileReduction(s, part.acc, reductions, tile.lanes, tile.unroll_of(part.edge));
   if (tile.fetch_ahead) PrefetchNextBlock(s, part, shape, tile);
   if (tile.planes && !part.edge) PrefetchPlanes(s, part, tile);
-  if (kw != nullptr && part.edge && tile.unroll_edges(shape)) s.Unroll(kw);
+  if (run != nullptr && part.edge && tile.unroll_edges(shape)) s.Unroll(run);
   const std::vector<Loop> loops = s.Loops(part.out);
   if (s.status().ok()) {
     const size_t column = loops.size() - 3;
@@ -269,6 +282,7 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   }
   space.Add("mr", widths);
   const int64_t filters = FiltersOf(s, t), channels = s.c / s.group;
+  const std::optional<ops::PlaneWindow> volume = UnfoldedPlanes(w);
   const std::vector<int64_t> lanes = LanesOf(filters, t), vectors = TileVectors(filters, lanes.back());
   space.Add("nv", vectors);
   if (lanes.size() > 1) space.Add("vl", lanes);
@@ -284,7 +298,9 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
   space.Add("ku", unrolled);
   RequireTile(space, filters, t);
   space.Require("the unrolling does not divide the channels",
-                [channels](const Config& config) { return channels % config["ku"] == 0; });
+                [run = volume.has_value() ? volume->channels : channels](const Config& config) {
+                  return run % config["ku"] == 0;
+                });
   space.Require("the tile has vectors past the last filter", [filters, t](const Config& config) {
     return config["nv"] == 1 || (config["nv"] - 1) * LanesOf(config, t) < filters;
   });
@@ -326,6 +342,9 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   const double line_bytes = kElementBytes * static_cast<double>(s.kh) * block_channels;
   const double window_bytes = line_bytes * static_cast<double>(std::min(columns.reach() + 1, s.w));
   const double strip_bytes = line_bytes * static_cast<double>(s.w);
+  // Planes that several outputs' windows see come once from where a volume lies, and so often from a nearer cache.
+  const double planes_read =
+      tile.volume.has_value() ? static_cast<double>(w.inputs[0].type.shape[0]) : static_cast<double>(s.n);
   const double seen = static_cast<double>(s.n * tile.rows.SeenTaps() * columns.SeenTaps() * tile.channels);
 
   CpuFootprint f;
@@ -346,7 +365,8 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.l2_traffic = group * blocks *
                  (row_tiles * window_bytes * window_fetches + block_bytes * (block_bytes <= l1 / 2 ? 1 : row_tiles));
   // Rows of the image come past L2 once if the strip of them that an output row sees stays there beside the filters.
-  const double input = kElementBytes * static_cast<double>(s.n * s.h * s.w) * block_channels;
+  const double input = kElementBytes * planes_read * static_cast<double>(s.h * s.w) * block_channels *
+                       static_cast<double>(tile.run) / static_cast<double>(tile.channels);
   const double again =
       f.l2_bytes <= 0.75 * l2 ? 1 : std::max(1.0, static_cast<double>(s.kh) / static_cast<double>(s.stride_h));
   // Of a block that is about as large as L2 a part stays there from one tile to the next.
@@ -364,8 +384,8 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   f.parallel_chunks = group * blocks * image_rows;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;
   f.copies_bytes = tile.constant ? 0 : kElementBytes * group * padded_filters * taps;
-  const int64_t loops =
-      columns.edges() * (tile.unroll_edges(s) ? s.kw : 1) * tile.edge_unroll() + (tile.has_middle() ? tile.unroll : 0);
+  const int64_t loops = columns.edges() * (tile.unroll_edges(s) ? tile.runs_of_row(s) : 1) * tile.edge_unroll() +
+                        (tile.has_middle() ? tile.unroll : 0);
   f.code_ops = static_cast<double>(columns.tile * tile.vectors * loops * (tile.filters % tile.nr != 0 ? 2 : 1));
   return f;
 }
@@ -376,6 +396,7 @@ CpuTemplate Conv2dRows() {
   return {"conv2d.rows",
           3,
           [](const Workload& w) {
+            if (UnfoldedPlanes(w).has_value()) return true;
             return (IsChannelsLastConv2d(w) || ReadsPlanes(w)) && !Conv2dShape(w).depthwise() &&
                    !Conv2dShape(w).pointwise();
           },

@@ -52,6 +52,24 @@ bool IsConv2dOfPixels(const Workload& w, bool prologue) {
          w.output().perm == kChannelsLast;
 }
 
+std::optional<ops::PlaneWindow> UnfoldedPlanes(const Workload& w) {
+  constexpr int64_t kWholeVectors = 16;  // channels, of every CPU's vectors of elements
+  const int inputs = static_cast<int>(w.inputs.size());
+  if (w.anchor != 1 || inputs < 2 || !w.inputs[1].constant) return std::nullopt;
+  const Workload::Call &unfold = w.calls[0], &conv = w.calls[1];
+  const bool fits = unfold.op == "unfold_planes" && unfold.args[0] == 0 && conv.op == "conv2d" &&
+                    IsOfElement(w, conv) && conv.args[0] == inputs && conv.args[1] == 1 &&
+                    w.inputs[0].type.perm == kChannelsLast && unfold.type.perm == kChannelsLast &&
+                    conv.type.perm == kChannelsLast && w.output().perm == kChannelsLast;
+  const auto reads_either = [&](const Workload::Call& call) {
+    return std::ranges::count(call.args, 1) > 0 || std::ranges::count(call.args, inputs) > 0;
+  };
+  if (!fits || std::any_of(w.calls.begin() + 2, w.calls.end(), reads_either)) return std::nullopt;
+  const auto window = ops::PlaneWindow::Of(unfold.attrs, w.inputs[0].type.shape);
+  const bool whole = window.ok() && window->group == Conv2dShape(w).group && window->channels % kWholeVectors == 0;
+  return whole ? std::optional(*window) : std::nullopt;
+}
+
 bool AreConvolutionsInARow(const Workload& w) {
   const int inputs = static_cast<int>(w.inputs.size());
   const Workload::Call &first = w.calls.front(), &anchor = w.calls[w.anchor];

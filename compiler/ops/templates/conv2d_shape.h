@@ -1,6 +1,9 @@
 // The numbers of a conv2d workload, by name.
 #pragma once
 
+#include <optional>
+
+#include "compiler/ops/families/planes.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/templates.h"
 
@@ -39,6 +42,11 @@ ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& val
 // The first call and the anchor, a later one, are conv2d of element type, channels-last, with constant filters; the
 // calls between them are elementwise, and the last of those makes what the anchor reads.
 bool AreConvolutionsInARow(const Workload& w);
+
+// The first call lays planes of volumes beside each other, all for the second: a conv2d of element type, channels-last,
+// with constant filters, which may as well read them where they lie. Its window; nullopt for other workloads. Volumes
+// of so few channels a group that vectors of them are not whole are no such workloads.
+std::optional<ops::PlaneWindow> UnfoldedPlanes(const Workload& w);
 
 // The anchor is a conv2d of that element type, input and output channels-last. It is the first call, whose operands are
 // the workload's first two inputs; or, with a prologue, elementwise calls may make what it reads beside the filter.

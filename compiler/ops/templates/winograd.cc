@@ -13,6 +13,7 @@
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/register_tile.h"
 #include "compiler/ops/templates/stages.h"
+#include "compiler/schedule/nest.h"
 
 namespace temper {
 namespace {
@@ -37,7 +38,8 @@ struct Plan {
   int64_t group;                        // and so many rows of points, in turn: pairs where all would not stay in L1
   bool tile_in_registers;               // a tile's values, while it is transformed
   bool prefetch;                        // filters are fetched while those before them are in use
-  Plan(const Conv2dShape& s, const Config& c, const CpuTarget& target)
+  std::optional<ops::PlaneWindow> volume;  // the input's planes, several of which a filter sees
+  Plan(const Workload& w, const Conv2dShape& s, const Config& c, const CpuTarget& target)
       : m(c["m"]),
         t(m + 2),
         tiles_h(CeilDiv(s.oh, m)),
@@ -55,7 +57,8 @@ struct Plan {
         chunk(late ? LateChannels(c) : channels),
         group(!PairsInL1(target) ? t : 2),
         tile_in_registers(t * t <= target.vector_registers),
-        prefetch(kElementBytes * FilterRows() * panels * channels * nr > WorthFetching(target)) {}
+        prefetch(kElementBytes * FilterRows() * panels * channels * nr > WorthFetching(target)),
+        volume(UnfoldedPlanes(w)) {}
 
   static int64_t LateChannels(const Config& c) { return c.Has("late") ? c["late"] : 0; }
   int64_t chunks() const { return channels / chunk; }
@@ -98,11 +101,20 @@ ir::Buffer TransformedInput(ir::ProgramBuilder& b, const ir::Tensor& x, const Co
   // Tile `tile` of the input at (i, j) is element (m * row + i - top, m * column + j - left) of its image.
   ir::Buffer patch = b.Compute("patch", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
     const Expr in_image = i[0] % Expr(p.tiles_h * p.tiles_w);
+    Expr image = i[0] / Expr(p.tiles_h * p.tiles_w), channel = i[3];
     const Expr h = in_image / Expr(p.tiles_w) * Expr(p.m) + i[1] - Expr(s.top);
     const Expr column = in_image % Expr(p.tiles_w) * Expr(p.m) + i[2] - Expr(s.left);
     Expr inside = And(And(Expr(0) <= h, h < Expr(s.h)), And(Expr(0) <= column, column < Expr(s.w)));
     if (p.channels > s.c) inside = And(inside, i[3] < Expr(s.c));
-    return ir::Select(inside, x({i[0] / Expr(p.tiles_h * p.tiles_w), i[3], h, column}), ir::Float(0));
+    if (p.volume.has_value()) {
+      const Expr tap = channel / Expr(p.volume->channels);
+      std::vector<Expr> conditions = {inside};
+      p.volume->AddInside(image, tap, &conditions);
+      inside = nest::Conjoin(conditions);
+      image = p.volume->Plane(image, tap);
+      channel = channel % Expr(p.volume->channels);
+    }
+    return ir::Select(inside, x({image, channel, h, column}), ir::Float(0));
   });
   ir::Buffer lines = b.Compute("lines", kElement, {p.tiles, p.t, p.t, p.channels}, [&](const std::vector<Expr>& i) {
     return MatrixTimes(
@@ -403,7 +415,7 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
 
 absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
-  const Plan plan(s, c, t);
+  const Plan plan(w, s, c, t);
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, s, plan));
   TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleWinograd(std::move(func), plan));
@@ -442,7 +454,7 @@ double TransformOps(const Plan& p) {
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {
   const Conv2dShape s(w);
-  const Plan p(s, c, t);
+  const Plan p(w, s, c, t);
   const double points = static_cast<double>(p.t * p.t), k = static_cast<double>(s.c);
   const double tiles = static_cast<double>(p.tiles), columns = static_cast<double>(s.oc);
   const double padded_columns = static_cast<double>(p.panels * p.nr);
@@ -510,6 +522,8 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate Conv2dWinograd() { return {"conv2d.winograd", 5, MayUseWinograd, Space, Build, FootprintOf}; }
+CpuTemplate Conv2dWinograd() {
+  return {"conv2d.winograd", 5, [](const Workload& w) { return MayUseWinograd(w, true); }, Space, Build, FootprintOf};
+}
 
 }  // namespace temper

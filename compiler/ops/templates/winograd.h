@@ -27,8 +27,8 @@ ir::Expr MatrixTimes(const Matrix& matrix, const ir::Expr& row, const std::funct
                      Sharing sharing);
 
 // The anchor is a channels-last convolution for which the algorithm is, with a constant filter, whose user allows it:
-// winograd=0 forbids it.
-bool MayUseWinograd(const Workload& w);
+// winograd=0 forbids it. With `planes`, it may also read planes of volumes as UnfoldedPlanes says.
+bool MayUseWinograd(const Workload& w, bool planes = false);
 
 // Filters for F(m, 3) in panels of output channels, with zeros for channels past the last ones.
 struct FilterPanels {

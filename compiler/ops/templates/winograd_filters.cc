@@ -9,8 +9,9 @@ namespace temper {
 
 using ir::Expr;
 
-bool MayUseWinograd(const Workload& w) {
-  if (!IsChannelsLastConv2d(w) || !w.inputs[1].constant) return false;
+bool MayUseWinograd(const Workload& w, bool planes) {
+  const bool readable = (planes && UnfoldedPlanes(w).has_value()) || IsChannelsLastConv2d(w);
+  if (!readable || !w.inputs[1].constant) return false;
   if (w.calls[w.anchor].attrs.Int("winograd", 1) == 0) return false;
   const Conv2dShape s(w);
   return s.group == 1 && s.kh == 3 && s.kw == 3 && s.stride_h == 1 && s.stride_w == 1 && s.dilation_h == 1 &&

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/shape_limits.h"
 #include "compiler/graph/alternatives.h"
 
 namespace temper {
@@ -24,6 +25,10 @@ std::string Where(const Node& node) {
   return node.name.empty() ? node.op : absl::StrCat(node.op, " '", node.name, "'");
 }
 
+absl::Status At(const std::string& where, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(where, ": ", std::string(status.message())));
+}
+
 absl::StatusOr<TensorType> InferNode(const Graph& g, const Node& node) {
   const OpDef* op = FindOp(node.op);
   if (op == nullptr) return absl::InvalidArgumentError(absl::StrCat(Where(node), ": unknown operator"));
@@ -37,8 +42,7 @@ absl::StatusOr<TensorType> InferNode(const Graph& g, const Node& node) {
       return absl::InvalidArgumentError(absl::StrCat(Where(node), ": operand ", i, " may not be absent"));
   }
   absl::StatusOr<TensorType> type = op->infer(node.attrs, TypesOf(g, node.inputs));
-  if (type.ok()) return type;
-  return absl::Status(type.status().code(), absl::StrCat(Where(node), ": ", std::string(type.status().message())));
+  return type.ok() ? type : At(Where(node), type.status());
 }
 
 absl::Status CheckPerm(const Value& v) {
@@ -57,6 +61,8 @@ absl::Status CheckPerm(const Value& v) {
 
 absl::Status CheckValues(const Graph& g) {
   for (const Value& v : g.values) {
+    if (const absl::Status sound = CheckTensorShape(v.type.shape); !sound.ok())
+      return At(absl::StrCat("value '", v.name, "'"), sound);
     TEMPER_RETURN_IF_ERROR(CheckPerm(v));
     if (!v.constant.has_value()) continue;
     if (!v.is_constant || v.constant->dtype() != v.type.dtype || v.constant->shape() != v.type.shape) {
@@ -215,6 +221,7 @@ absl::StatusOr<ValueId> Graph::AddNode(std::string op, Attrs attrs, std::vector<
   }
   TEMPER_ASSIGN_OR_RETURN(TensorType type, InferNode(*this, node));
   type.perm.clear();
+  if (const absl::Status sound = CheckTensorShape(type.shape); !sound.ok()) return At(Where(node), sound);
   node.output = AddValue({"", std::move(type), std::nullopt, false});
   nodes.push_back(std::move(node));
   return nodes.back().output;
@@ -353,10 +360,7 @@ absl::StatusOr<std::vector<NDArray>> RunReference(const Graph& g, std::span<cons
     std::vector<NDArray> args;
     for (ValueId v : node.inputs) args.push_back(v == kNoValue ? NDArray() : arrays[v]);
     absl::StatusOr<NDArray> result = op->reference(node.attrs, args, g.values[node.output].type);
-    if (!result.ok()) {
-      return absl::Status(result.status().code(),
-                          absl::StrCat(Where(node), ": ", std::string(result.status().message())));
-    }
+    if (!result.ok()) return At(Where(node), result.status());
     arrays[node.output] = *std::move(result);
     for (ValueId v : node.inputs) {
       if (v != kNoValue && last[v] == static_cast<int>(i)) arrays[v] = NDArray();

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/shape_limits.h"
 #include "nlohmann/json.hpp"
 
 namespace temper {
@@ -14,8 +15,6 @@ using Json = nlohmann::json;
 
 constexpr int kFormat = 1;      // rises when the meaning changes
 constexpr int64_t kSmall = 64;  // weights up to this many elements keep their data
-constexpr int64_t kMaxElements = int64_t{1} << 36;
-constexpr int64_t kMaxRank = 16;
 constexpr size_t kMaxValues = 1 << 18, kMaxNodes = 1 << 16, kMaxAlternatives = 1 << 10;
 constexpr size_t kMaxChecked = 1 << 23;  // nodes times alternatives, each of which is checked in the whole graph
 // Of the text: how deep lists and objects lie in each other, how many items they have, and how many of these have keys.
@@ -172,13 +171,8 @@ absl::StatusOr<Value> ValueFromJson(const Json& json) {
   TEMPER_ASSIGN_OR_RETURN(v.name, StringField(json, "name"));
   TEMPER_ASSIGN_OR_RETURN(std::string dtype, StringField(json, "dtype"));
   TEMPER_ASSIGN_OR_RETURN(v.type.dtype, DTypeFromName(dtype));
-  TEMPER_ASSIGN_OR_RETURN(v.type.shape, IntsField(json, "shape", 0, kMaxElements));
-  if (static_cast<int64_t>(v.type.shape.size()) > kMaxRank) return Bad("a value of too many dimensions");
-  int64_t elements = 1;
-  for (int64_t d : v.type.shape) {
-    if (d > 0 && elements > kMaxElements / d) return Bad("a value is too large");
-    elements *= std::max<int64_t>(d, 1);
-  }
+  TEMPER_ASSIGN_OR_RETURN(v.type.shape, IntsField(json, "shape", 0, kMaxTensorElements));
+  if (const absl::Status sound = CheckTensorShape(v.type.shape); !sound.ok()) return Bad(std::string(sound.message()));
   if (json.contains("perm")) {
     TEMPER_ASSIGN_OR_RETURN(v.type.perm, IdsField(json, "perm", 0, v.type.shape.size()));
   }

@@ -5,15 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
+#include "base/shape_limits.h"
 #include "compiler/ops/attrs_parse.h"
 #include "compiler/ops/op.h"
 
 namespace temper {
 namespace {
 
-// Workloads arrive over the wire too; what no network needs is refused before anything is allocated.
-constexpr int kMaxRank = 16;
-constexpr int64_t kMaxElements = int64_t{1} << 36;
 constexpr double kMaxFlops = 0x1p60;  // days of any machine; counts of a call's operations fit 64 bits
 constexpr std::string_view kAxes = "0123456789abcdef";
 
@@ -32,14 +30,12 @@ absl::StatusOr<TensorType> ParseType(ops::TextCursor& c) {
   TensorType type;
   TEMPER_ASSIGN_OR_RETURN(type.dtype, DTypeFromName(c.Word()));
   TEMPER_RETURN_IF_ERROR(c.Expect("["));
-  int64_t elements = 1;
   while (!c.Eat("]")) {
     if (!type.shape.empty()) TEMPER_RETURN_IF_ERROR(c.Expect(","));
     TEMPER_ASSIGN_OR_RETURN(int64_t dim, c.Int());
-    if (dim < 1 || dim > kMaxElements / elements) return c.Error("dimension out of range");
-    elements *= dim;
     type.shape.push_back(dim);
-    if (type.shape.size() > kMaxRank) return c.Error("too many dimensions");
+    if (std::ssize(type.shape) > kMaxTensorRank) return c.Error("too many dimensions");
+    if (dim < 1 || !CheckTensorShape(type.shape).ok()) return c.Error("dimension out of range");
   }
   if (!c.Eat("@")) return type;
   std::vector<bool> seen(type.shape.size(), false);

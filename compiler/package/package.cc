@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/shape_limits.h"
 #include "compiler/codegen/compile_cache.h"
 #include "compiler/codegen/link.h"
 #include "compiler/graph/alias.h"
@@ -26,6 +27,7 @@
 #include "compiler/schedule/embed.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/skip_behind.h"
+#include "include/temper/model.h"
 
 namespace temper {
 namespace {
@@ -517,6 +519,17 @@ absl::Status CheckSameIo(const Graph& a, std::span<const ValueId> a_list, const 
   return absl::InvalidArgumentError("the model has other inputs or outputs");
 }
 
+// Callers see shapes as temper_tensor, whose rank has a limit.
+absl::Status CheckShapes(const Graph& g, std::span<const ValueId> ids) {
+  static_assert(kMaxTensorRank == TEMPER_MAX_RANK);
+  for (const ValueId id : ids) {
+    const Value& v = g.values[static_cast<size_t>(id)];
+    if (const absl::Status sound = CheckTensorShape(v.type.shape); !sound.ok())
+      return absl::InvalidArgumentError(absl::StrCat("value '", v.name, "': ", std::string(sound.message())));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckVariants(std::span<const PackageVariant> variants) {
   if (variants.empty()) return absl::InvalidArgumentError("a package has one variant at least");
   const auto given = [](const Graph& g) {
@@ -525,6 +538,10 @@ absl::Status CheckVariants(std::span<const PackageVariant> variants) {
   const auto results = [](const Graph& g) {
     return std::span(g.outputs).first(g.outputs.size() - static_cast<size_t>(g.hidden));
   };
+  for (const PackageVariant& v : variants) {
+    TEMPER_RETURN_IF_ERROR(CheckShapes(v.graph, v.graph.inputs));
+    TEMPER_RETURN_IF_ERROR(CheckShapes(v.graph, v.graph.outputs));
+  }
   const Graph& first = variants.front().graph;
   for (const PackageVariant& v : variants.subspan(1)) {
     absl::Status same = CheckSameIo(first, given(first), v.graph, given(v.graph));

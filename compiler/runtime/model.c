@@ -350,12 +350,21 @@ static void use_count(temper_model* m, int64_t input, int64_t count) {
 /* Whether the run has less of the input than there is room for. */
 static int is_short(const temper_io* io, const io_buffer* b) { return io->least && b->count < io->shape[io->axis]; }
 
+static int has_high_rank(const temper_io* list, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (list[i].rank > TEMPER_MAX_RANK) return 1;
+  }
+  return 0;
+}
+
 /* What a variant of the plan wants of a runtime and this one does not have; NULL: nothing. */
 static const char* unsupported_of(const temper_plan* plan, const temper_variant* v) {
   if (v->num_given != plan->variants->num_given || v->num_results != plan->variants->num_results)
     return "variants of other inputs or outputs";
   if (v->arena_bytes[TEMPER_NUM_MEMORIES - 1 - memory_of(plan)] != 0) return "memory of the host and of a device";
   if (v->num_sequences != 1) return "branches or loops";
+  if (has_high_rank(v->inputs, v->num_inputs) || has_high_rank(v->outputs, v->num_outputs))
+    return "inputs or outputs of more dimensions than temper_tensor";
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     const temper_io* io = &v->inputs[i];
     if (io->least && (i >= v->num_given || io->told_by < v->num_given || io->told_by >= v->num_inputs))

@@ -20,7 +20,8 @@ temper_rows temper_rows_of(const temper_io* io);
 int64_t temper_rows_bytes(const temper_io* io, int64_t count);
 
 /* The first variant that takes inputs of these types and shapes, one for each that callers give. NULL: there is none,
- * and `line`, of `size` bytes, says what the model takes. */
+ * and `line`, of `size` bytes, says what the model takes. Plans have no inputs of more than TEMPER_MAX_RANK dimensions;
+ * an input that says it has more is taken by none, and the line has its first TEMPER_MAX_RANK. */
 const temper_variant* temper_find_variant(const temper_plan* plan, const temper_tensor* inputs, char* line,
                                           size_t size);
 

@@ -27,7 +27,9 @@ enum {
 
 typedef struct temper_model temper_model;
 
-/* A dense, row-major array that says its shape. `dtype` as in temper_model_io. */
+/* A dense, row-major array that says its shape. `dtype` as in temper_model_io. Models have no inputs and outputs of
+ * more than TEMPER_MAX_RANK dimensions: `temper compile` refuses them, and a tensor that says it has more is none that
+ * a model takes. */
 enum { TEMPER_MAX_RANK = 16 };
 typedef struct temper_tensor {
   void* data;

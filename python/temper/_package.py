@@ -18,6 +18,7 @@ from ._command import PathLike, binary, path_text, temporary
 from ._errors import NotFoundError, PackageError
 
 _VERSION = 6  # of packages, docs/package-format.md
+_MAX_RANK = 16  # TEMPER_MAX_RANK
 
 _lock = threading.Lock()
 _libraries: dict[tuple[int, int], ctypes.CDLL] = {}  # by device and inode; never unloaded, as models may be anywhere
@@ -27,7 +28,7 @@ class Tensor(ctypes.Structure):
     """temper_tensor."""
 
     _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_int64), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
-                ("shape", ctypes.c_int64 * 16)]
+                ("shape", ctypes.c_int64 * _MAX_RANK)]
 
 
 class Library:

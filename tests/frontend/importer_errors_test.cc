@@ -146,7 +146,7 @@ TEST(OnnxErrors, BrokenTensorsAndTypes) {
   EXPECT_THAT(Error(few.Import()), HasSubstr("'w'"));
   ModelBuilder huge = Relu();
   huge.Floats("w", {int64_t{1} << 40, int64_t{1} << 40}, {});
-  EXPECT_THAT(Error(huge.Import()), HasSubstr("impossible"));
+  EXPECT_THAT(Error(huge.Import()), HasSubstr("is too large"));
   ModelBuilder text(13);
   text.Input("x", {1}, onnx::TensorProto::STRING);
   text.Output("x");
@@ -254,6 +254,52 @@ TEST(OnnxErrors, InputsHaveABound) {
   m.Node("Relu", {"x"}, {"y"});
   m.Output("y");
   EXPECT_THAT(Error(m.Import()), HasSubstr("input 'x': a tensor of 1099511627776x1099511627776 is too large"));
+}
+
+TEST(OnnxErrors, RanksHaveABound) {
+  constexpr size_t kMany = 40;
+  ModelBuilder constant(17);
+  constant.Input("x", {2});
+  constant.Node("Relu", {"x"}, {"y"});
+  constant.Floats("c", std::vector<int64_t>(kMany, 1), {1});
+  constant.Output("y");
+  constant.Output("c");
+  EXPECT_THAT(Error(constant.Import()), HasSubstr("tensor 'c': a tensor of 40 dimensions: there may be 16"));
+  ModelBuilder last(17);
+  last.Input("x", {2});
+  std::vector<int64_t> shape(kMany, 1);
+  shape[0] = 2;
+  last.Ints("shape", shape);
+  last.Node("Reshape", {"x", "shape"}, {"y"});
+  last.Output("y");
+  EXPECT_THAT(Error(last.Import()), HasSubstr("a tensor of 40 dimensions"));
+  ModelBuilder filled(17);
+  filled.Ints("shape", std::vector<int64_t>(kMany, 1));
+  filled.Node("ConstantOfShape", {"shape"}, {"y"});
+  filled.Output("y");
+  EXPECT_THAT(Error(filled.Import()), HasSubstr("a tensor of 40 dimensions"));
+  ModelBuilder grown(17);
+  grown.Input("x", std::vector<int64_t>(16, 1));
+  grown.Ints("front", {0});
+  grown.Node("Unsqueeze", {"x", "front"}, {"y"});
+  grown.Output("y");
+  EXPECT_THAT(Error(grown.Import()), HasSubstr("a tensor of 17 dimensions"));
+}
+
+TEST(OnnxErrors, AnExtentOfZeroHidesNoOverflow) {
+  ModelBuilder m(17);
+  m.Floats("y", {0, int64_t{1} << 62, int64_t{1} << 62}, {});
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("is too large"));
+}
+
+TEST(OnnxErrors, AReshapeFindsOneDimension) {
+  ModelBuilder m(17);
+  m.Input("x", {4, 4});
+  m.Ints("shape", {-1, -1});
+  m.Node("Reshape", {"x", "shape"}, {"y"});
+  m.Output("y");
+  EXPECT_THAT(Error(m.Import()), HasSubstr("more than one dimension to be found"));
 }
 
 TEST(OnnxErrors, ThereIsNoMeanOfNoIntegers) {

@@ -60,6 +60,19 @@ TEST(GraphTest, AddNodeNamesTheNodeInItsError) {
   EXPECT_THAT(std::string(v.status().message()), HasSubstr("layer7"));
 }
 
+TEST(GraphTest, TensorsHaveBounds) {
+  Builder b;
+  const ValueId x = b.Input({2});
+  const auto why = [&](Shape shape) {
+    return std::string(b.g.AddNode("expand", Builder::Ints("shape", std::move(shape)), {x}).status().message());
+  };
+  EXPECT_THAT(why(Shape(17, 2)), HasSubstr("expand: a tensor of 17 dimensions"));
+  EXPECT_THAT(why({int64_t{1} << 36, 2}), HasSubstr("expand: a tensor of 68719476736x2 is too large"));
+  Graph g = SmallNet();
+  g.values[g.inputs[0]].type.shape = Shape(17, 1);
+  EXPECT_THAT(std::string(Verify(g).message()), HasSubstr("a tensor of 17 dimensions"));
+}
+
 TEST(GraphTest, CompactDropsWhatNoOutputNeeds) {
   Builder b;
   const ValueId x = b.Input({4});
@@ -207,6 +220,8 @@ TEST(GraphJson, RefusesWhatTakesTooMuch) {
   EXPECT_FALSE(
       GraphFromJson(with("{\"name\":\"x\",\"dtype\":\"i8\",\"shape\":[1],\"constant\":true,\"data\":[1e300]}")).ok());
   EXPECT_FALSE(GraphFromJson(with("{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[8589934592,8589934592]}")).ok());
+  EXPECT_THAT(why(with("{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}")),
+              HasSubstr("a tensor of 17 dimensions"));
 }
 
 TEST(GraphJson, RefusesAnOperandThatHasToBeThere) {

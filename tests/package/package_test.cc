@@ -402,6 +402,14 @@ TEST_F(PackageTest, VariantsHaveTheSameInputsAndOutputs) {
       WritePackage(std::span<const PackageVariant>(), HostTarget(), ChooseDefault, dir_).status()));
 }
 
+TEST_F(PackageTest, InputsAndOutputsHaveARankThatCallersHaveRoomFor) {
+  Graph g = Scale(2);
+  g.values[static_cast<size_t>(g.outputs[0])].type.shape.resize(TEMPER_MAX_RANK + 1, 1);
+  const absl::Status refused = WritePackage(g, HostTarget(), ChooseDefault, dir_).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_FALSE(std::filesystem::exists(dir_));
+}
+
 // Two models in one process, whose names all are visible to all.
 TEST_F(PackageTest, ModelsWithPrefixesDoNotCollide) {
   using Run = decltype(&temper_model_run);

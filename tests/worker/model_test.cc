@@ -656,6 +656,11 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   outputs_[0].least = least;
   refused("outputs of several shapes");
   outputs_[0].least = nullptr;
+  for (temper_io* io : {&inputs_[0], &outputs_[2]}) {
+    io->rank = TEMPER_MAX_RANK + 1;
+    refused("inputs or outputs of more dimensions than temper_tensor");
+    io->rank = 2;
+  }
   EXPECT_EQ(Create(), TEMPER_OK);
 }
 

@@ -138,7 +138,6 @@ absl::StatusOr<ValueId> Context::Call(std::string op, Attrs attrs, std::vector<V
   const bool known =
       std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return Known(v) != nullptr && IsSmall(TypeOf(v)); });
   TEMPER_ASSIGN_OR_RETURN(ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
-  TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
   if (NumElements(ShapeOf(v)) == 0) {  // known, whatever its operands are
     g_.nodes.pop_back();
     g_.values[v].constant = NDArray(TypeOf(v).dtype, ShapeOf(v));
@@ -183,7 +182,6 @@ absl::StatusOr<ValueId> Context::CallVarying(std::string op, Attrs attrs, std::v
   if (op == "reduce_mean" && CombinesVarying(*this, attrs, inputs[0])) return MeanOf(*this, attrs, inputs[0]);
   TEMPER_ASSIGN_OR_RETURN(const Varyings result, PrepareVarying(*this, op, attrs, inputs));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
-  TEMPER_RETURN_IF_ERROR(CheckSize(ShapeOf(v)));
   if (NumElements(ShapeOf(v)) == 0) return absl::UnimplementedError("nothing, as many times as only the run knows");
   if (const Node node = g_.nodes.back(); Vary(node.inputs)) {
     TEMPER_ASSIGN_OR_RETURN(Varyings others, VaryingsOfResult(*this, node));
@@ -416,17 +414,6 @@ absl::StatusOr<ValueId> OfMatrices(Context& c, ValueId a, ValueId b,
   if (column) shape.erase(shape.end() - 1);
   if (row) shape.erase(shape.end() - (column ? 1 : 2));
   return c.Reshape(v, std::move(shape));
-}
-
-absl::Status CheckSize(const Shape& shape) {
-  constexpr int64_t kLargest = int64_t{1} << 36;
-  int64_t size = 1;
-  for (const int64_t extent : shape) {
-    if (extent < 0 || extent > kLargest / size)
-      return absl::InvalidArgumentError(absl::StrCat("a tensor of ", ShapeText(shape), " is too large"));
-    size *= std::max<int64_t>(extent, 1);
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank) {

@@ -189,9 +189,6 @@ ValueId InBytes(Context& c, ValueId v);
 absl::StatusOr<ValueId> OfMatrices(Context& c, ValueId a, ValueId b,
                                    const std::function<absl::StatusOr<ValueId>(ValueId a, ValueId b)>& multiply);
 
-// An error where a tensor is larger than any that there can be; sizes of others do not overflow.
-absl::Status CheckSize(const Shape& shape);
-
 // "[-rank, rank)" to "[0, rank)".
 absl::StatusOr<int64_t> Axis(int64_t axis, int64_t rank);
 // axis, axis + 1, ... up to rank - 1.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/shape_limits.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/tensor_data.h"
@@ -48,10 +49,9 @@ absl::Status ConstantOfShape(Context& c, const OnnxNode& n) {
   if (const onnx::AttributeProto* a = n.Find("value")) {
     TEMPER_ASSIGN_OR_RETURN(value, ArrayOf(a->t(), c.folder()));
   }
-  double elements = 1;
-  for (int64_t d : shape) elements *= static_cast<double>(d);
-  if (value.size() != 1 || !(elements >= 0) || elements > static_cast<double>(kMaxElements))
-    return absl::InvalidArgumentError("no such shape, or not one value");
+  TEMPER_RETURN_IF_ERROR(CheckTensorShape(shape));
+  if (value.size() != 1 || NumElements(shape) > kMaxElements)
+    return absl::InvalidArgumentError("more elements than are filled in, or not one value");
   NDArray data(value.dtype(), shape);
   for (int64_t i = 0; value.At(0) != 0 && i < data.size(); ++i) data.Set(i, value.At(0));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithVaryings(c, c.Constant(std::move(data)), dims.varyings));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
+#include "base/shape_limits.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 
@@ -106,7 +107,7 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   // What is to be found stands for one element here, so that the product can not overflow.
   Shape stated = wanted;
   std::replace(stated.begin(), stated.end(), int64_t{-1}, int64_t{1});
-  TEMPER_RETURN_IF_ERROR(CheckSize(stated));
+  TEMPER_RETURN_IF_ERROR(CheckTensorShape(stated));
   const int64_t known = NumElements(stated);
   for (int64_t& d : wanted) {
     if (d == -1 && known > 0) d = total / known;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/shape_limits.h"
 #include "base/strides.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
@@ -50,7 +51,7 @@ absl::StatusOr<Sight> SightOf(const OnnxNode& n, const Ints& kernel, const Shape
     s.positions.push_back(positions);
   }
   for (const Ints* extents : {&s.window.kernel, &s.extents, &s.positions}) {
-    TEMPER_RETURN_IF_ERROR(CheckSize(*extents));
+    TEMPER_RETURN_IF_ERROR(CheckTensorShape(*extents));
   }
   return s;
 }
@@ -251,7 +252,7 @@ absl::Status MaxUnpool(Context& c, const OnnxNode& n) {
     extents.push_back((image[d + 2] - 1) * w.strides[d] + w.kernel[d] - w.pads[d] - w.pads[d + w.kernel.size()]);
     if (extents.back() < 1) return absl::InvalidArgumentError("the pads leave nothing");
   }
-  TEMPER_RETURN_IF_ERROR(CheckSize(extents));
+  TEMPER_RETURN_IF_ERROR(CheckTensorShape(extents));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, Unpooled(c, n.Input(0), n.Input(1), shape[0] * shape[1], NumElements(extents)));
   const Shape result = WithExtents(shape, extents);
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/shape_limits.h"
 #include "compiler/frontend/onnx/context.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/inputs.h"
@@ -92,7 +93,7 @@ class Importer {
         continue;
       }
       TEMPER_ASSIGN_OR_RETURN(Shape shape, options.ShapeOf(input));
-      if (const absl::Status size = CheckSize(shape); !size.ok())
+      if (const absl::Status size = CheckTensorShape(shape); !size.ok())
         return absl::InvalidArgumentError(absl::StrCat("input '", input.name(), "': ", std::string(size.message())));
       const ValueId v = graph_.AddValue({input.name(), {*dtype, shape, {}}, std::nullopt, false});
       graph_.inputs.push_back(v);

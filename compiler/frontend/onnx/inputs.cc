@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/shape_limits.h"
 #include "base/status.h"
 
 namespace temper::onnx_frontend {
@@ -185,6 +186,9 @@ absl::StatusOr<std::optional<NDArray>> InputOptions::ValueOf(const onnx::ValueIn
                                                      count == 1 ? " number" : " numbers",
                                                      " for an input of another size"));
     }
+  }
+  if (const absl::Status sound = CheckTensorShape(shape); !sound.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--value ", input.name(), ": ", std::string(sound.message())));
   }
   NDArray array(dtype, std::move(shape));
   for (int64_t i = 0; i < count; ++i) {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
+#include "base/shape_limits.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -21,14 +22,9 @@ using onnx::TensorProto;
 
 static_assert(std::endian::native == std::endian::little, "raw tensor data are little-endian");
 
-absl::StatusOr<int64_t> ElementsOf(const TensorProto& t) {
-  int64_t elements = 1;
-  for (int64_t d : t.dims()) {
-    if (d < 0 || (d > 0 && elements > (int64_t{1} << 36) / d))
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", t.name(), "' has impossible dimensions"));
-    elements *= d;
-  }
-  return elements;
+// Of the tensor of that name: the line says whose it is.
+absl::Status Named(const TensorProto& t, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("tensor '", t.name(), "': ", std::string(status.message())));
 }
 
 absl::Status WrongLength(const TensorProto& t) {
@@ -130,8 +126,9 @@ absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder)
 }
 
 absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder, std::string_view raw) {
-  TEMPER_ASSIGN_OR_RETURN(int64_t elements, ElementsOf(t));
   Shape shape(t.dims().begin(), t.dims().end());
+  if (const absl::Status sound = CheckTensorShape(shape); !sound.ok()) return Named(t, sound);
+  const int64_t elements = NumElements(shape);
   const bool external = t.data_location() == TensorProto::EXTERNAL;
   absl::StatusOr<DType> dtype = DTypeOf(t.data_type());
   if (!dtype.ok()) return absl::UnimplementedError(absl::StrCat("tensor '", t.name(), "': ", dtype.status().message()));

@@ -104,6 +104,8 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
       wanted[i] = from[i];
     }
   }
+  if (std::ranges::count(wanted, -1) > 1)
+    return absl::InvalidArgumentError("the new shape leaves more than one dimension to be found");
   // What is to be found stands for one element here, so that the product can not overflow.
   Shape stated = wanted;
   std::replace(stated.begin(), stated.end(), int64_t{-1}, int64_t{1});

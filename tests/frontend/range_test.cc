@@ -506,6 +506,24 @@ TEST(OnnxRange, AListSaysNothingOfWhatIsNotThere) {
   EXPECT_EQ((*results)[static_cast<size_t>(g->extents[0].told_by)].At(0), 2);
 }
 
+TEST(OnnxRange, NoExtentIsCountedWithTheLongestNumbers) {
+  using Limits = std::numeric_limits<int64_t>;
+  for (const char* op : {"Add", "Sub", "Mul", "Div"}) {
+    for (const int64_t number : {Limits::max(), Limits::min(), Limits::max() - 1, Limits::min() + 1}) {
+      const RangeChain chain = {"a shape from a long number", {1, -1, 2}, [&](ModelBuilder& m) {
+                                  ShapeLike(m, "length", {-2});
+                                  m.Ints("number", {number});
+                                  m.Node(op, {"length", "number"}, {"counted"});
+                                  m.Ints("rest", {-1});
+                                  Axis(m.Node("Concat", {"counted", "rest"}, {"shape"}), 0);
+                                  m.Node("Reshape", {"x", "shape"}, {"y"});
+                                }};
+      const absl::Status status = ModelOf(chain).Import({.dims = {{"n", DimLength(2, kMost)}}}).status();
+      EXPECT_THAT(std::string(status.message()), HasSubstr("depends on the model's inputs")) << op << " " << number;
+    }
+  }
+}
+
 TEST(OnnxRange, WhatDependsOnWhereTheEndIs) {
   const auto pool = [](const char* op, std::function<void(onnx::NodeProto&)> set) {
     return [=](ModelBuilder& m) {

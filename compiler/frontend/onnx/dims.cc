@@ -43,6 +43,15 @@ class Reader {
     return absl::UnimplementedError(absl::StrCat(std::string(what_), " depends on the model's inputs"));
   }
 
+  // The one integer that the value holds, if it is known and an extent may be counted with it.
+  std::optional<int64_t> Number(ValueId v) const {
+    const NDArray* known = c_.Known(v);
+    if (known == nullptr || known->size() != 1 || IsFloat(known->dtype())) return std::nullopt;
+    const absl::StatusOr<Ints> numbers = c_.KnownInts(v, what_);
+    const bool counts = numbers.ok() && (*numbers)[0] >= -kMostExtent && (*numbers)[0] <= kMostExtent;
+    return counts ? std::optional((*numbers)[0]) : std::nullopt;
+  }
+
   // Where a shape says -1, another one's extent, as exporters write what Expand takes. No extent is negative.
   absl::StatusOr<Dims> Chosen(const Node& node) {
     const std::optional<Node> condition = c_.MakerOf(node.inputs[0]);
@@ -77,14 +86,14 @@ class Reader {
       bool zeros = true;
       for (int64_t k = 0; k < known->size(); ++k) zeros = zeros && known->At(k) == 0;
       if (zeros) return Read(other);
-      if (known->size() == 1) return Longer(other, static_cast<int64_t>(known->At(0)));
+      if (const std::optional<int64_t> by = Number(node.inputs[i])) return Longer(other, *by);
     }
     return Unknown();
   }
 
   absl::StatusOr<Dims> Longer(ValueId extent, int64_t by) {
     TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(extent));
-    if (dims.most.size() != 1 || dims.varyings.size() != 1 || std::abs(by) > kMostExtent) return Unknown();
+    if (dims.most.size() != 1 || dims.varyings.size() != 1) return Unknown();
     ValueId& own = dims.varyings[0].extent;
     if (c_.LeastOf(own) + by < 0) return Unknown();
     dims.most[0] += by;
@@ -96,9 +105,8 @@ class Reader {
   absl::StatusOr<Dims> Scaled(const Node& node) {
     const bool multiplies = node.op == "mul";
     const size_t at = multiplies && c_.Known(node.inputs[0]) != nullptr ? 0 : 1;
-    const NDArray* number = c_.Known(node.inputs[at]);
-    if (number == nullptr || number->size() != 1 || IsFloat(number->dtype()) || number->At(0) < 1) return Unknown();
-    const auto by = static_cast<int64_t>(number->At(0));
+    const int64_t by = Number(node.inputs[at]).value_or(0);
+    if (by < 1) return Unknown();
     TEMPER_ASSIGN_OR_RETURN(Dims dims, Read(node.inputs[1 - at]));
     if (dims.most.size() != 1 || dims.varyings.empty() || (multiplies && dims.most[0] > kMostExtent / by))
       return Unknown();
@@ -111,9 +119,9 @@ class Reader {
 
   // Of two that are the same, or that differ by a number that is known, or one extent without such a number.
   absl::StatusOr<Dims> Difference(const Node& node) {
-    if (const NDArray* known = c_.Known(node.inputs[1]);
-        known != nullptr && known->size() == 1 && !IsFloat(known->dtype()) && c_.Known(node.inputs[0]) == nullptr) {
-      absl::StatusOr<Dims> shorter = Longer(node.inputs[0], -static_cast<int64_t>(known->At(0)));
+    if (const std::optional<int64_t> by = Number(node.inputs[1]);
+        by.has_value() && c_.Known(node.inputs[0]) == nullptr) {
+      absl::StatusOr<Dims> shorter = Longer(node.inputs[0], -*by);
       if (shorter.ok()) return shorter;
     }
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));

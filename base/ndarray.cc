@@ -1,5 +1,6 @@
 #include "base/ndarray.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,23 +12,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/shape_limits.h"
 
 namespace temper {
 namespace {
 
-// Zeroed. Large ones are mapped: their pages come zeroed, and huge ones are soon there.
-std::shared_ptr<char[]> Allocate(size_t size) {
+// Zeroed; null: there is no memory. Large ones are mapped: their pages come zeroed, and huge ones are soon there.
+std::shared_ptr<char[]> Zeroed(size_t size) {
   constexpr size_t kMapped = 4 << 20, kHugePage = 2 << 20;
   if (size >= kMapped) {
     const size_t mapped = size + kHugePage;
     void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base != MAP_FAILED) {
-      const uintptr_t begin = (reinterpret_cast<uintptr_t>(base) + kHugePage - 1) / kHugePage * kHugePage;
-      madvise(reinterpret_cast<void*>(begin), size, MADV_HUGEPAGE);
-      return std::shared_ptr<char[]>(reinterpret_cast<char*>(begin), [=](char*) { munmap(base, mapped); });
-    }
+    if (base == MAP_FAILED) return nullptr;
+    const uintptr_t begin = (reinterpret_cast<uintptr_t>(base) + kHugePage - 1) / kHugePage * kHugePage;
+    madvise(reinterpret_cast<void*>(begin), size, MADV_HUGEPAGE);
+    return std::shared_ptr<char[]>(reinterpret_cast<char*>(begin), [=](char*) { munmap(base, mapped); });
   }
   char* data = static_cast<char*>(std::aligned_alloc(64, size));
+  if (data == nullptr) return nullptr;
   std::memset(data, 0, size);
   return std::shared_ptr<char[]>(data, [](char* p) { std::free(p); });
 }
@@ -44,10 +46,32 @@ std::string ShapeText(std::span<const int64_t> shape) {
   return shape.empty() ? "scalar" : absl::StrJoin(shape.begin(), shape.end(), "x");
 }
 
-NDArray::NDArray(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
+// The constructor takes what nests and packed weights need, which may be more than a tensor of a model.
+bool NDArray::Allocate() {
+  int64_t bits = Info(dtype_).bits;
+  for (const int64_t extent : shape_) {
+    if (extent < 0 || __builtin_mul_overflow(bits, std::max<int64_t>(extent, 1), &bits)) return false;
+  }
   // 64 bytes more than needed, so that a whole vector may be read at the last element.
-  size_t size = static_cast<size_t>(bytes()) / 64 * 64 + 128;
-  data_ = Allocate(size);
+  const size_t size = static_cast<size_t>(bytes()) / 64 * 64 + 128;
+  data_ = Zeroed(size);
+  return data_ != nullptr;
+}
+
+NDArray::NDArray(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
+  if (Allocate()) return;
+  spdlog::critical("no memory for an array of {} {}", Name(dtype_), ShapeText(shape_));
+  std::abort();
+}
+
+absl::StatusOr<NDArray> NDArray::Make(DType dtype, Shape shape) {
+  TEMPER_RETURN_IF_ERROR(CheckTensorShape(shape));
+  NDArray made;
+  made.dtype_ = dtype;
+  made.shape_ = std::move(shape);
+  if (made.Allocate()) return made;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no memory for a tensor of ", std::string(Name(dtype)), " ", ShapeText(made.shape_)));
 }
 
 double NDArray::At(int64_t i) const {

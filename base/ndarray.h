@@ -20,7 +20,9 @@ std::string ShapeText(std::span<const int64_t> shape);  // "1x3x224x224"; a scal
 class NDArray {
  public:
   NDArray() = default;
-  NDArray(DType dtype, Shape shape);  // zero-filled
+  NDArray(DType dtype, Shape shape);  // zero-filled; aborts where there is no memory
+  // The same for shapes that come from outside. An error: no tensor is like that, or there is no memory for it.
+  static absl::StatusOr<NDArray> Make(DType dtype, Shape shape);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
@@ -48,6 +50,8 @@ class NDArray {
   NDArray ConvertedTo(DType dtype) const;
 
  private:
+  bool Allocate();  // for dtype_ and shape_
+
   DType dtype_ = DType::kF32;
   Shape shape_;
   std::shared_ptr<char[]> data_;

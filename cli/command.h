@@ -148,13 +148,14 @@ class Records {
 // --- tensors and files ---
 absl::StatusOr<NDArray> ReadTensorFile(const std::string& path);  // .npy or .pb (ONNX TensorProto)
 absl::Status WriteNpy(const std::string& path, const NDArray& array);
-NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed);  // normal floats; integers 0 or 1
-std::string FileNameFor(const std::string& tensor);               // outside [A-Za-z0-9._-]: '_'
+// Normal floats; integers 0 or 1.
+absl::StatusOr<NDArray> RandomInput(const LoadedPackage::Io& io, uint64_t seed);
+std::string FileNameFor(const std::string& tensor);  // outside [A-Za-z0-9._-]: '_'
 
 // Random inputs for a package, and room for its outputs.
 class PackageBuffers {
  public:
-  explicit PackageBuffers(const LoadedPackage& package);
+  static absl::StatusOr<PackageBuffers> Make(const LoadedPackage& package);
   const void* const* in() const { return in_.data(); }
   void* const* out() const { return out_.data(); }
 

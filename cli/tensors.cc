@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/rng.h"
+#include "base/shape_limits.h"
 #include "cli/command.h"
 #include "compiler/frontend/onnx/tensor_file.h"
 
@@ -34,7 +35,7 @@ std::string Field(const std::string& header, const std::string& key, char open, 
 }
 
 absl::StatusOr<NDArray> ReadNpy(const std::string& path, const std::string& bytes) {
-  auto bad = [&](const char* why) { return absl::InvalidArgumentError(absl::StrCat(path, ": ", why)); };
+  auto bad = [&](absl::string_view why) { return absl::InvalidArgumentError(absl::StrCat(path, ": ", why)); };
   if (bytes.size() < 12 || !absl::StartsWith(bytes, kMagic)) return bad("not an .npy file");
   const int major = bytes[6];
   const size_t prefix = major == 1 ? 10 : 12;
@@ -54,8 +55,11 @@ absl::StatusOr<NDArray> ReadNpy(const std::string& path, const std::string& byte
   }
   for (const auto& [dtype, code] : kNpyCodes) {
     if (descr != code) continue;
-    NDArray array(dtype, shape);
-    if (bytes.size() - prefix - length < static_cast<size_t>(array.bytes())) return bad("truncated");
+    // Before anything is allocated: a shape alone costs a file nothing.
+    if (const absl::Status sound = CheckTensorShape(shape); !sound.ok()) return bad(sound.message());
+    if (bytes.size() - prefix - length < static_cast<size_t>(BytesOf(dtype, NumElements(shape))))
+      return bad("truncated");
+    TEMPER_ASSIGN_OR_RETURN(NDArray array, NDArray::Make(dtype, shape));
     std::memcpy(array.MutableData(), bytes.data() + prefix + length, static_cast<size_t>(array.bytes()));
     return array;
   }
@@ -97,8 +101,8 @@ absl::Status WriteNpy(const std::string& path, const NDArray& array) {
   return absl::OkStatus();
 }
 
-NDArray RandomInput(const LoadedPackage::Io& io, uint64_t seed) {
-  NDArray array(io.dtype, io.shape);
+absl::StatusOr<NDArray> RandomInput(const LoadedPackage::Io& io, uint64_t seed) {
+  TEMPER_ASSIGN_OR_RETURN(NDArray array, NDArray::Make(io.dtype, io.shape));
   Rng rng(seed);
   for (int64_t i = 0; i < array.size(); ++i) {
     // Box and Muller's transform of two uniforms gives a normal.

@@ -81,19 +81,23 @@ absl::Status Bench(const BenchOptions& o) {
 
 }  // namespace
 
-PackageBuffers::PackageBuffers(const LoadedPackage& package) {
+absl::StatusOr<PackageBuffers> PackageBuffers::Make(const LoadedPackage& package) {
+  PackageBuffers made;
   for (const LoadedPackage::Io& io : package.inputs()) {
-    arrays_.push_back(RandomInput(io, arrays_.size()));
-    in_.push_back(arrays_.back().data());
+    TEMPER_ASSIGN_OR_RETURN(const NDArray array, RandomInput(io, made.arrays_.size()));
+    made.arrays_.push_back(array);
+    made.in_.push_back(array.data());
   }
   for (const LoadedPackage::Io& io : package.outputs()) {
-    arrays_.emplace_back(io.dtype, io.shape);
-    out_.push_back(arrays_.back().MutableData());
+    TEMPER_ASSIGN_OR_RETURN(NDArray array, NDArray::Make(io.dtype, io.shape));
+    made.out_.push_back(array.MutableData());
+    made.arrays_.push_back(std::move(array));
   }
+  return made;
 }
 
 absl::StatusOr<Timing> TimePackage(LoadedPackage& package, double seconds) {
-  const PackageBuffers buffers(package);
+  TEMPER_ASSIGN_OR_RETURN(const PackageBuffers buffers, PackageBuffers::Make(package));
   constexpr int kWarmUps = 3, kLeast = 5;
   for (int i = 0; i < kWarmUps; ++i) TEMPER_RETURN_IF_ERROR(package.Run(buffers.in(), buffers.out()));
   std::vector<double> ms;

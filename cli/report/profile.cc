@@ -57,7 +57,7 @@ struct Samples {
 
 // Runs in turn: nothing timed, each step timed, each step timed on what it has left in the caches.
 absl::StatusOr<Samples> TakeSamples(LoadedPackage& package, double seconds) {
-  const PackageBuffers buffers(package);
+  TEMPER_ASSIGN_OR_RETURN(const PackageBuffers buffers, PackageBuffers::Make(package));
   constexpr int kWarmUps = 3, kAgain = 3;
   constexpr size_t kLeast = 5;
   Samples samples;

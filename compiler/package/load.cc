@@ -142,7 +142,7 @@ class SharedLibraryPackage : public LoadedPackage {
     std::vector<NDArray> arrays;
     for (const temper_tensor& t : tensors) {
       TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeFromOnnx(t.dtype));
-      arrays.emplace_back(dtype, Shape(t.shape, t.shape + t.rank));
+      TEMPER_ASSIGN_OR_RETURN(arrays.emplace_back(), NDArray::Make(dtype, Shape(t.shape, t.shape + t.rank)));
     }
     return arrays;
   }

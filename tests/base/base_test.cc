@@ -11,7 +11,9 @@
 #include "base/clock.h"
 #include "base/ndarray.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/rng.h"
+#include "base/shape_limits.h"
 #include "base/strides.h"
 #include "base/temporary_directory.h"
 #include "base/utf8.h"
@@ -54,6 +56,34 @@ TEST(NDArrayTest, LargeOnesAreZeroAndAlignedToo) {
     EXPECT_EQ(std::count(bytes.begin(), bytes.end(), 0), a.size());
     std::fill_n(bytes.data(), a.size() + 64, uint8_t{1});  // a vector past the end is the array's as well
   }
+}
+
+TEST(NDArrayTest, ShapesFromOutsideAreCheckedAndNoMemoryIsAnError) {
+  const auto why = [](Shape shape) {
+    return std::string(NDArray::Make(DType::kF64, std::move(shape)).status().message());
+  };
+  const absl::StatusOr<NDArray> made = NDArray::Make(DType::kI32, {2, 3});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->bytes(), 24);
+  EXPECT_EQ(made->At(5), 0);
+  EXPECT_EQ(why({2, -1}), "a tensor of 2x-1 has a negative extent");
+  EXPECT_EQ(why(Shape(kMaxTensorRank + 1, 1)), "a tensor of 17 dimensions: there may be 16");
+  EXPECT_EQ(why({kMaxTensorElements, 2}), "a tensor of 68719476736x2 is too large");
+  EXPECT_EQ(why({0, int64_t{1} << 62, int64_t{1} << 62}),
+            "a tensor of 0x4611686018427387904x4611686018427387904 is too large");
+  EXPECT_TRUE(CheckTensorShape(Shape(kMaxTensorRank, 1)).ok());
+  EXPECT_TRUE(CheckTensorShape(Shape{0, kMaxTensorElements}).ok());
+  EXPECT_TRUE(CheckTensorShape(Shape{}).ok());
+}
+
+TEST(NDArrayDeathTest, WhatHasNoMemoryEndsTheProgramWithALine) {
+  const auto make = [](DType dtype, int64_t size) {
+    SetUpLogging(false);
+    NDArray(dtype, {size});
+  };
+  // 0 bytes, if the product were taken as it is.
+  EXPECT_DEATH(make(DType::kF32, int64_t{1} << 60), "no memory for an array of f32 1152921504606846976");
+  EXPECT_DEATH(make(DType::kU8, int64_t{1} << 56), "no memory for an array of u8");
 }
 
 TEST(NDArrayTest, CopiesAndReshapesShareBytesWhereClonesDoNot) {

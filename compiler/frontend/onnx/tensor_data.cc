@@ -140,7 +140,9 @@ absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder,
       t.float_data_size() + t.double_data_size() + t.int64_data_size() + t.int32_data_size() + t.uint64_data_size();
   if (!external && !has_raw && typed != (IsPacked(*dtype) ? BytesOf(*dtype, elements) : elements))
     return WrongLength(t);
-  NDArray out(*dtype, std::move(shape));
+  absl::StatusOr<NDArray> made = NDArray::Make(*dtype, std::move(shape));
+  if (!made.ok()) return Named(t, made.status());
+  NDArray& out = *made;
   TakeSmallPages(out);
   if (external) {
     TEMPER_RETURN_IF_ERROR(ReadExternal(t, folder, out));
@@ -149,7 +151,7 @@ absl::StatusOr<NDArray> ArrayOf(const TensorProto& t, const std::string& folder,
   } else {
     TEMPER_RETURN_IF_ERROR(CopyTyped(t, out));
   }
-  return out;
+  return made;
 }
 
 }  // namespace temper::onnx_frontend

@@ -92,6 +92,18 @@ absl::StatusOr<Arrays> ReadInputs(const RunOptions& o, LoadedPackage& package) {
   return given;
 }
 
+// Names that files can not tell apart are numbered, "a_b" and "a_b-2" for a/b and a_b: each output has its own file.
+std::vector<std::string> FileNamesOf(const std::vector<LoadedPackage::Io>& outputs) {
+  std::vector<std::string> names;
+  for (const LoadedPackage::Io& io : outputs) {
+    const std::string name = FileNameFor(io.name);
+    std::string own = name;
+    for (int i = 2; std::ranges::find(names, own) != names.end(); ++i) own = absl::StrCat(name, "-", i);
+    names.push_back(std::move(own));
+  }
+  return names;
+}
+
 absl::Status Run(const RunOptions& o) {
   TEMPER_ASSIGN_OR_RETURN(const PackageAtHand at_hand, FindOrBuildPackage(o.model, o.records));
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<LoadedPackage> package, LoadPackage(at_hand.dir, o.records.threads));
@@ -102,8 +114,9 @@ absl::Status Run(const RunOptions& o) {
   std::error_code error;
   std::filesystem::create_directories(o.output_dir, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot create ", o.output_dir, ": ", error.message()));
+  const std::vector<std::string> names = FileNamesOf(package->outputs());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::string path = absl::StrCat(o.output_dir, "/", FileNameFor(package->outputs()[i].name), ".npy");
+    const std::string path = absl::StrCat(o.output_dir, "/", names[i], ".npy");
     TEMPER_RETURN_IF_ERROR(WriteNpy(path, outputs[i]));
     std::printf("%s: %s\n", path.c_str(), Describe(outputs[i].dtype(), outputs[i].shape()).c_str());
   }

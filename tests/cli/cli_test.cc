@@ -269,6 +269,44 @@ TEST_F(CliTest, DimensionsByNameAndInputsThatAreConstants) {
   fails(" --dim old=0 --dim new=3 --value flag=2", "'2' is no bool");
 }
 
+TEST_F(CliTest, EachOutputHasItsOwnFile) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  onnx::GraphProto* graph = model.mutable_graph();
+  SetValue(graph->add_input(), "x", {2});
+  AddNode(graph, "Relu", {"x"}, "a/b");
+  AddNode(graph, "Neg", {"x"}, "a_b");
+  for (const char* name : {"a/b", "a_b"}) SetValue(graph->add_output(), name, {2});
+  const std::string path = dir_ + "/twice.onnx";
+  std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+  const std::string npy("\x93NUMPY\1\0", 8);
+  const auto write = [&](const std::string& name, const std::string& shape) {
+    std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }";
+    header.append(117 - header.size(), ' ');
+    std::ofstream(dir_ + "/" + name, std::ios::binary) << npy << 'v' << '\0' << header << '\n' << std::string(8, '\1');
+  };
+  write("x.npy", "2,");
+  const auto run = [&](const std::string& input) {
+    return Temper("run " + path + " --untuned --input x=" + dir_ + "/" + input + " --output-dir " + dir_ + "/out");
+  };
+  const Result ran = run("x.npy");
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_TRUE(fs::exists(dir_ + "/out/a_b.npy"));
+  EXPECT_TRUE(fs::exists(dir_ + "/out/a_b-2.npy")) << ran.out;
+  // A file says that it has more than it has.
+  const auto fails = [&](const std::string& shape, const std::string& why) {
+    write("short.npy", shape);
+    const Result failed = run("short.npy");
+    EXPECT_EQ(failed.code, 1) << failed.out;
+    EXPECT_NE(failed.out.find(why), std::string::npos) << failed.out;
+  };
+  fails("17179869184,", "truncated");
+  fails("17592186044416,", "a tensor of 17592186044416 is too large");
+  fails("0, 4611686018427387904, 4611686018427387904", "is too large");
+  fails("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "a tensor of 17 dimensions");
+}
+
 TEST_F(CliTest, APackageOfSeveralLengthsHasAVariantForEach) {
   const std::string path = dir_ + "/cached.onnx", package = dir_ + "/package", db = " --db " + dir_ + "/records.db";
   const std::string flags = " --dim new=3,5 --dim old=0 --value flag=false";

@@ -109,11 +109,14 @@ static int64_t round_up(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNM
 static int memory_of(const temper_plan* plan) { return plan->device ? TEMPER_MEMORY_DEVICE : TEMPER_MEMORY_HOST; }
 static int64_t weight_bytes(const temper_plan* plan) { return plan->weight_bytes[memory_of(plan)]; }
 
-/* Of every create, so that it does not depend on who came before. */
-static int check_weights(const temper_plan* plan, const char* path) {
+/* Of every create, so that it does not depend on who came before. The size is that of the file that was opened: the
+   path may name another one at any time, and pages behind a file's end end the process. */
+static int open_weights(const temper_plan* plan, const char* path, int* fd) {
   const int64_t bytes = weight_bytes(plan);
   struct stat info;
-  if (stat(path, &info) != 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (*fd < 0 || fstat(*fd, &info) != 0)
+    return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
   if (info.st_size == bytes) return TEMPER_OK;
   return fail(create_error, TEMPER_NO_PACKAGE, "%s is not the weights of this model: it should have %lld bytes", path,
               (long long)bytes);
@@ -159,12 +162,9 @@ static int hash_whole(weights_file* f, temper_pool* pool, uint64_t* hash) {
 
 /* The file itself is the memory: what the page cache holds is not copied, and processes of one package share it. As the
    library's own file, it is replaced by a new one and never written, which `temper compile` keeps to. */
-static int map_weights(const temper_plan* plan, const char* path, temper_pool* pool, region* weights) {
+static int map_weights(const temper_plan* plan, const char* path, int fd, temper_pool* pool, region* weights) {
   weights_file f = {.bytes = weight_bytes(plan)};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return fail(create_error, TEMPER_NO_PACKAGE, "cannot open %s: %s", path, strerror(errno));
   void* mapped = mmap(NULL, (size_t)f.bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  close(fd);
   if (mapped == MAP_FAILED)
     return fail(create_error, TEMPER_NO_RESOURCES, "cannot map %lld bytes of weights", (long long)f.bytes);
   *weights = (region){.base = mapped, .mapped = (size_t)f.bytes, .data = mapped};
@@ -201,17 +201,16 @@ static pthread_mutex_t weights_lock = PTHREAD_MUTEX_INITIALIZER;
 static shared_weights* all_weights; /* of all models that live, by plan */
 
 /* Whoever comes first maps the file and checks its hash; who comes meanwhile waits for it. */
-static int take_weights(temper_model* m, const char* path) {
-  if (weight_bytes(m->plan) == 0) return 0;
-  int code = check_weights(m->plan, path);
-  if (code) return code;
+static int share_weights(temper_model* m, const char* path, int fd) {
+  int code = 0;
   pthread_mutex_lock(&weights_lock);
   shared_weights* w = all_weights;
   while (w && w->plan != m->plan) w = w->next;
   if (!w) {
     w = calloc(1, sizeof *w);
     if (w) w->plan = m->plan;
-    code = w ? map_weights(m->plan, path, m->pool, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
+    code =
+        w ? map_weights(m->plan, path, fd, m->pool, &w->region) : fail(create_error, TEMPER_NO_RESOURCES, "no memory");
     if (code == 0 && m->plan->device) code = move_to_device(w);
     if (code == 0) {
       w->next = all_weights;
@@ -225,6 +224,15 @@ static int take_weights(temper_model* m, const char* path) {
     m->weights = w;
   }
   pthread_mutex_unlock(&weights_lock);
+  return code;
+}
+
+static int take_weights(temper_model* m, const char* path) {
+  if (weight_bytes(m->plan) == 0) return 0;
+  int fd = -1;
+  int code = open_weights(m->plan, path, &fd);
+  if (code == 0) code = share_weights(m, path, fd);
+  if (fd >= 0) close(fd);
   return code;
 }
 

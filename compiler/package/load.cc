@@ -182,7 +182,7 @@ class SharedLibraryPackage : public LoadedPackage {
       const int64_t *shape = nullptr, *least = nullptr;
       if (api_.io(model_, is_output, i, &name, &onnx, &rank, &shape) != 0 ||
           api_.io_least(model_, is_output, i, &least) != 0)
-        return absl::InternalError(api_.error(model_));
+        return absl::InternalError(api_.error(nullptr));
       TEMPER_ASSIGN_OR_RETURN(const DType dtype, DTypeFromOnnx(onnx));
       ios->push_back({name, dtype, Shape(shape, shape + rank), Shape(least, least + rank)});
     }

@@ -470,12 +470,11 @@ int temper_model_io_count(const temper_model* m, int is_output) {
   return (int)(is_output ? m->chosen->num_results : m->chosen->num_given);
 }
 
+/* The model's own line is that of a run, which may be under way in another thread. */
 static int find_io(const temper_model* m, int is_output, int index, const temper_io** io) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
-  if (index < 0 || index >= temper_model_io_count(m, is_output)) {
-    return fail(((temper_model*)m)->error, TEMPER_INVALID_ARGUMENT, "there is no %s %d", is_output ? "output" : "input",
-                index);
-  }
+  if (index < 0 || index >= temper_model_io_count(m, is_output))
+    return fail(create_error, TEMPER_INVALID_ARGUMENT, "there is no %s %d", is_output ? "output" : "input", index);
   *io = is_output ? &m->chosen->outputs[index] : &m->chosen->inputs[index];
   return TEMPER_OK;
 }
@@ -770,8 +769,9 @@ int temper_model_step_count(const temper_model* m) { return m ? (int)m->chosen->
 int temper_model_run_timed(temper_model* m, const void* const* inputs, void* const* outputs, int again,
                            temper_step_time* times) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
-  if (!times) return fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no place for the steps' times");
-  return run_plain(m, inputs, outputs, again, times);
+  if (times) return run_plain(m, inputs, outputs, again, times);
+  if (!enter(m)) return TEMPER_BUSY;
+  return leave(m, fail(m->error, TEMPER_INVALID_ARGUMENT, "there is no place for the steps' times"));
 }
 
 const char* temper_model_error(const temper_model* m) { return m ? m->error : create_error; }

@@ -1,6 +1,6 @@
 /* The C interface of a compiled model. A program needs this header and the package's directory: it links or dlopens
  * model.so. Functions that return int return TEMPER_OK or another code below; after a failure temper_model_error has a
- * line that says why. */
+ * line that says why, but for TEMPER_BUSY: the line is that of the thread inside. */
 #ifndef TEMPER_MODEL_H_
 #define TEMPER_MODEL_H_
 
@@ -21,7 +21,7 @@ enum {
   TEMPER_NO_PACKAGE = 2,       /* weights.bin is missing, or belongs to another library */
   TEMPER_WRONG_CPU = 3,        /* the package was compiled for features that this CPU lacks */
   TEMPER_NO_RESOURCES = 4,     /* memory or threads */
-  TEMPER_BUSY = 5,             /* another thread is inside temper_model_run of this model */
+  TEMPER_BUSY = 5,             /* another thread is inside temper_model_run of this model; leaves no line */
   TEMPER_NO_ROOM = 6           /* an output is larger than the caller's buffer for it */
 };
 
@@ -55,7 +55,8 @@ extern "C" {
 /* `package_dir` holds weights.bin; NULL means the folder of the library itself, wherever it was loaded from. `threads`:
  * 0 or less means TEMPER_NUM_THREADS if set, else the CPUs of the process's affinity mask. weights.bin is mapped, so
  * all models and processes share its pages: replace the file by a new one, never write into it. Each model has its own
- * threads and activations, so several models run at the same time. */
+ * threads and activations, so several models run at the same time. A forked child has none of the threads: it neither
+ * runs nor destroys its parent's models, and creates its own. */
 TEMPER_API int temper_model_create(const char* package_dir, int threads, temper_model** model);
 
 /* A model that was compiled for several shapes of its inputs has a variant for each; others have one. Variants share
@@ -71,7 +72,8 @@ TEMPER_API int temper_model_io_count(const temper_model* model, int is_output);
 
 /* `dtype` is ONNX's TensorProto.DataType (1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ...).
  * Elements of less than a byte are packed, the first in the low bits. The results stay valid as long as the model. Any
- * of the pointers may be NULL. */
+ * of the pointers may be NULL. May be called while another thread runs the model, so its line, and that of
+ * temper_model_io_least, is temper_model_error(NULL)'s. */
 TEMPER_API int temper_model_io(const temper_model* model, int is_output, int index, const char** name, int* dtype,
                                int* rank, const int64_t** shape);
 
@@ -107,7 +109,8 @@ TEMPER_API int temper_model_run_timed(temper_model* model, const void* const* in
 
 TEMPER_API void temper_model_destroy(temper_model* model);
 
-/* The line of the last failed call of this model; with NULL, of the last failed create on this thread. */
+/* The line of the last failed call of this model; with NULL, of the last failed create, temper_model_io or _io_least on
+ * this thread. */
 TEMPER_API const char* temper_model_error(const temper_model* model);
 
 #ifdef __cplusplus

@@ -305,6 +305,8 @@ TEST_F(ModelTest, ASecondCallOnOneInstanceIsBusy) {
   while (weights_of_thread[0].load() == nullptr) std::this_thread::yield();
   void* outputs[] = {other[0], other[1], other[2]};
   EXPECT_EQ(temper_model_run(model_, inputs, outputs), TEMPER_BUSY);
+  EXPECT_EQ(temper_model_run_timed(model_, inputs, outputs, 0, nullptr), TEMPER_BUSY);
+  EXPECT_STREQ(temper_model_error(model_), "");
   both.count_down();
   inside.join();
 }
@@ -322,7 +324,10 @@ TEST_F(ModelTest, DescribesItsInputsAndOutputs) {
   ASSERT_EQ(rank, 2);
   EXPECT_EQ(shape[1], 10);
   EXPECT_EQ(temper_model_io(model_, 0, 1, &name, nullptr, nullptr, nullptr), TEMPER_INVALID_ARGUMENT);
-  EXPECT_THAT(temper_model_error(model_), HasSubstr("no input 1"));
+  EXPECT_STREQ(temper_model_error(nullptr), "there is no input 1");
+  EXPECT_EQ(temper_model_io_least(model_, 1, 3, &shape), TEMPER_INVALID_ARGUMENT);
+  EXPECT_STREQ(temper_model_error(nullptr), "there is no output 3");
+  EXPECT_STREQ(temper_model_error(model_), "") << "the line of whoever runs the model is left alone";
 }
 
 // The first element of x * w, as an i64, is the extent of y along its second axis.

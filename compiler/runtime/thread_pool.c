@@ -19,7 +19,7 @@
  * bridges what one thread may be late by in a kernel, as waking one that sleeps makes the next kernels late too; it is
  * short enough not to heat an idle model. */
 enum { SPIN_NS = 80000, WAIT_NS = 1000000, SPIN_NS_CROWDED = 2000 };
-enum { LOOKS_BY_CLOCK = 16, MAX_THREADS = 1024, CACHE_LINE = 64 };
+enum { LOOKS_BY_CLOCK = 16, MAX_THREADS = 1024, CACHE_LINE = 64, MAX_CPUS = 1 << 20 };
 /* Into how many units a thread's share of a region falls: what is handed over to a thread that is done. Sixteen bits
  * hold those of all threads. */
 enum { SHARE_UNITS = 16 };
@@ -42,9 +42,11 @@ struct temper_pool {
   temper_launcher launcher; /* first: the launcher's address is the pool's */
   int32_t spin_ns, wait_ns; /* how long a thread that waits spins; when it goes to sleep */
   int32_t pinned;
-  int32_t started; /* workers to join */
-  cpu_set_t mask;
-  cpu_set_t worker_cpus;
+  int32_t started;   /* workers to join */
+  size_t mask_bytes; /* of each of the masks */
+  cpu_set_t* mask;   /* of the thread that made the pool; NULL: not known */
+  cpu_set_t* caller_mask;
+  cpu_set_t* scratch_mask; /* a run takes no memory */
   int32_t caller_cpu;
   worker* workers;
   share* shares; /* by thread */
@@ -223,6 +225,21 @@ static void parallel_for(temper_launcher* launcher, int64_t n, temper_body body,
   close_region(pool);
 }
 
+/* The calling thread's affinity mask, for CPU_FREE; NULL: it is not known. A cpu_set_t ends at 1024 CPUs, and the
+ * kernel writes into no less than it has. */
+static cpu_set_t* affinity_mask(size_t* bytes) {
+  for (int cpus = CPU_SETSIZE; cpus <= MAX_CPUS; cpus *= 2) {
+    *bytes = CPU_ALLOC_SIZE(cpus);
+    cpu_set_t* mask = CPU_ALLOC(cpus);
+    if (!mask) return NULL;
+    if (sched_getaffinity(0, *bytes, mask) == 0) return mask;
+    const int error = errno;
+    CPU_FREE(mask);
+    if (error != EINVAL) return NULL;
+  }
+  return NULL;
+}
+
 int32_t temper_pool_resolve_threads(int32_t threads) {
   if (threads <= 0) {
     const char* text = getenv("TEMPER_NUM_THREADS");
@@ -231,47 +248,50 @@ int32_t temper_pool_resolve_threads(int32_t threads) {
     if (value > 0 && *end == '\0') threads = value < MAX_THREADS ? (int32_t)value : MAX_THREADS;
   }
   if (threads <= 0) {
-    cpu_set_t mask;
-    threads = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+    size_t bytes = 0;
+    cpu_set_t* mask = affinity_mask(&bytes);
+    threads = mask ? CPU_COUNT_S(bytes, mask) : 1;
+    CPU_FREE(mask);
   }
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   return threads > 0 ? threads : 1;
 }
 
+/* The CPU of worker `index`: the index-th of the mask, the 0th being the caller's. */
+static int nth_cpu(const temper_pool* pool, int32_t index) {
+  for (size_t cpu = 0; cpu < 8 * pool->mask_bytes; ++cpu) {
+    if (CPU_ISSET_S(cpu, pool->mask_bytes, pool->mask) && index-- == 0) return (int)cpu;
+  }
+  return -1;
+}
+
+static void set_one(const temper_pool* pool, cpu_set_t* mask, int cpu) {
+  CPU_ZERO_S(pool->mask_bytes, mask);
+  CPU_SET_S((size_t)cpu, pool->mask_bytes, mask);
+}
+
 static void choose_places(temper_pool* pool) {
-  if (sched_getaffinity(0, sizeof pool->mask, &pool->mask) != 0) CPU_ZERO(&pool->mask);
-  const int cpus = CPU_COUNT(&pool->mask);
+  pool->mask = affinity_mask(&pool->mask_bytes);
+  pool->caller_mask = malloc(pool->mask_bytes);
+  pool->scratch_mask = malloc(pool->mask_bytes);
+  const int has_masks = pool->mask && pool->caller_mask && pool->scratch_mask;
+  const int cpus = has_masks ? CPU_COUNT_S(pool->mask_bytes, pool->mask) : 0;
   const int crowded = pool->launcher.threads > cpus;
   pool->spin_ns = crowded ? SPIN_NS_CROWDED : SPIN_NS;
   pool->wait_ns = crowded ? SPIN_NS_CROWDED : WAIT_NS;
   pool->pinned = pool->launcher.threads == cpus && cpus > 1;
-  pool->worker_cpus = pool->mask;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &pool->mask)) {
-      pool->caller_cpu = cpu;
-      CPU_CLR(cpu, &pool->worker_cpus);
-      break;
-    }
-  }
-}
-
-/* The CPU of worker `index`: the index-th of the mask, the 0th being the caller's. */
-static int nth_cpu(const cpu_set_t* mask, int32_t index) {
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, mask) && index-- == 0) return cpu;
-  }
-  return -1;
+  if (!pool->pinned) return;
+  pool->caller_cpu = nth_cpu(pool, 0);
+  set_one(pool, pool->caller_mask, pool->caller_cpu);
 }
 
 static int start_worker(temper_pool* pool, worker* w) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return -1;
-  const int cpu = pool->pinned ? nth_cpu(&pool->mask, w->index) : -1;
+  const int cpu = pool->pinned ? nth_cpu(pool, w->index) : -1;
   if (cpu >= 0) {
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    pthread_attr_setaffinity_np(&attributes, sizeof one, &one);
+    set_one(pool, pool->scratch_mask, cpu);
+    pthread_attr_setaffinity_np(&attributes, pool->mask_bytes, pool->scratch_mask);
   }
   int error = pthread_create(&w->thread, &attributes, worker_main, w);
   pthread_attr_destroy(&attributes);
@@ -322,6 +342,9 @@ void temper_pool_destroy(temper_pool* pool) {
   pool->stop = 1;
   open_region(pool);
   for (int32_t i = 0; i < pool->started; ++i) pthread_join(pool->workers[i].thread, NULL);
+  CPU_FREE(pool->mask);
+  free(pool->caller_mask);
+  free(pool->scratch_mask);
   free(pool->shares);
   free(pool->workers);
   free(pool);
@@ -332,10 +355,9 @@ temper_launcher* temper_pool_launcher(temper_pool* pool) { return &pool->launche
 void temper_pool_settle_caller(temper_pool* pool) {
   if (!pool->pinned) return;
   const int cpu = sched_getcpu();
-  if (cpu < 0 || !CPU_ISSET(cpu, &pool->worker_cpus)) return;
-  cpu_set_t before, one;
-  if (sched_getaffinity(0, sizeof before, &before) != 0 || !CPU_ISSET(pool->caller_cpu, &before)) return;
-  CPU_ZERO(&one);
-  CPU_SET(pool->caller_cpu, &one);
-  if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof before, &before);
+  const size_t bytes = pool->mask_bytes;
+  if (cpu < 0 || cpu == pool->caller_cpu || !CPU_ISSET_S((size_t)cpu, bytes, pool->mask)) return;
+  cpu_set_t* before = pool->scratch_mask;
+  if (sched_getaffinity(0, bytes, before) != 0 || !CPU_ISSET_S((size_t)pool->caller_cpu, bytes, before)) return;
+  if (sched_setaffinity(0, bytes, pool->caller_mask) == 0) sched_setaffinity(0, bytes, before);
 }

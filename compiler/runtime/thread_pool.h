@@ -21,7 +21,7 @@ int32_t temper_pool_resolve_threads(int32_t threads);
 
 /* NULL if memory or threads are short. With as many threads as CPUs in the affinity mask each thread but the caller is
  * pinned to one of them; with fewer or more the system places them, since pinned ones would collide with other pools'.
- */
+ * A forked child has none of the threads: it neither launches on the pool nor destroys it, and makes its own. */
 temper_pool* temper_pool_create(int32_t threads);
 void temper_pool_destroy(temper_pool* pool); /* joins; NULL is allowed; no region may be running */
 

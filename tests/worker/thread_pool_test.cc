@@ -4,16 +4,35 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/rng.h"
+
+// The pool asks for affinity masks here. With `kernel_cpus` above 0, a kernel of so many CPUs has the first and the
+// last.
+static size_t kernel_cpus = 0;
+extern "C" int sched_getaffinity(pid_t pid, size_t size, cpu_set_t* mask) noexcept {
+  std::memset(mask, 0, size);
+  if (kernel_cpus == 0) return syscall(SYS_sched_getaffinity, pid, size, mask) < 0 ? -1 : 0;
+  if (size * 8 < kernel_cpus) {
+    errno = EINVAL;
+    return -1;
+  }
+  CPU_SET_S(0, size, mask);
+  CPU_SET_S(kernel_cpus - 1, size, mask);
+  return 0;
+}
 
 namespace temper {
 namespace {
@@ -188,6 +207,20 @@ TEST(ThreadPool, LeavesTheCallersAffinityAlone) {
   }
   ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+TEST(ThreadPool, MachinesMayHaveMoreCpusThanAMaskOfFixedSize) {
+  unsetenv("TEMPER_NUM_THREADS");
+  kernel_cpus = 1500;
+  const int32_t threads = temper_pool_resolve_threads(0);
+  // As many threads as CPUs: one would be pinned to a CPU that this machine does not have, and runs anywhere instead.
+  Pool pool(temper_pool_create(0));
+  kernel_cpus = 0;
+  EXPECT_EQ(threads, 2);
+  ASSERT_NE(pool, nullptr);
+  EXPECT_EQ(temper_pool_launcher(pool.get())->threads, 2);
+  temper_pool_settle_caller(pool.get());
+  RunAndCheck(temper_pool_launcher(pool.get()), 100);
 }
 
 TEST(ThreadPool, ThreadCountComesFromTheArgumentThenTheEnvironmentThenTheMask) {

@@ -77,10 +77,10 @@ constexpr size_t kLanes = 8;   // rows that descend together: one's load waits b
 
 }  // namespace
 
-absl::StatusOr<Forest> Forest::FromUbj(std::string_view model) {
+absl::StatusOr<Forest> Forest::FromUbj(std::string_view model, size_t width) {
   Forest forest;
   bool sound = true;
-  const std::function<void(const Lists&)> add = [&](const Lists& lists) { sound = sound && forest.Add(lists); };
+  const std::function<void(const Lists&)> add = [&](const Lists& lists) { sound = sound && forest.Add(lists, width); };
   TreeReader reader(add);
   nlohmann::json::sax_parse(model.begin(), model.end(), &reader, nlohmann::json::input_format_t::ubjson);
   if (!reader.error().empty() || !sound || forest.trees_.empty())
@@ -89,7 +89,11 @@ absl::StatusOr<Forest> Forest::FromUbj(std::string_view model) {
 }
 
 template <typename Lists>
-bool Forest::Add(const Lists& in) {
+bool Forest::Add(const Lists& in, size_t width) {
+  constexpr double kMostFeatures = std::numeric_limits<uint16_t>::max() + 1.0;
+  const double features = std::min(static_cast<double>(width), kMostFeatures);
+  // NaN is in no range, so each is asked whether it is inside.
+  const auto is_below = [](double value, double end) { return value >= 0 && value < end; };
   // Nodes by level, siblings side by side; `level` holds their numbers in the model.
   Tree tree;
   tree.nodes.resize(1);
@@ -99,6 +103,8 @@ bool Forest::Add(const Lists& in) {
     for (size_t i = 0; i < level.size(); ++i) {
       const size_t from = level[i];
       const bool leaf = in.left[from] < 0;
+      if (!std::isfinite(static_cast<float>(in.condition[from])) || (!leaf && !is_below(in.feature[from], features)))
+        return false;
       Node& node = tree.nodes[first + i];
       node.threshold = leaf ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(in.condition[from]);
       node.feature = leaf ? 0 : static_cast<uint16_t>(in.feature[from]);
@@ -107,7 +113,7 @@ bool Forest::Add(const Lists& in) {
       node.value = leaf ? static_cast<float>(in.condition[from]) : 0;
       if (leaf) continue;
       for (double child : {in.left[from], in.right[from]}) {
-        if (child <= 0 || child >= static_cast<double>(in.left.size())) return false;
+        if (!is_below(child, static_cast<double>(in.left.size())) || child < 1) return false;
         next.push_back(static_cast<size_t>(child));
       }
       tree.nodes.resize(tree.nodes.size() + 2);

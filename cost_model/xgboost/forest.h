@@ -12,8 +12,8 @@ namespace temper {
 
 class Forest {
  public:
-  // From XGBoosterSaveModelToBuffer's "ubj". kInternal: no such model.
-  static absl::StatusOr<Forest> FromUbj(std::string_view model);
+  // From XGBoosterSaveModelToBuffer's "ubj". kInternal: no such model, or a feature of `width` or more.
+  static absl::StatusOr<Forest> FromUbj(std::string_view model, size_t width);
   // One tree a line, its nodes by level: "=0.25" is a leaf, "7<1.5" sends rows whose feature 7 is below 1.5 to the
   // first of its children, and "7!<1.5" rows that miss it to the second. Thresholds are exact, values have six digits.
   std::string Text() const;
@@ -39,7 +39,7 @@ class Forest {
     int levels = 0;
   };
   template <typename Lists>
-  bool Add(const Lists& in);                            // false: no tree
+  bool Add(const Lists& in, size_t width);              // false: no tree
   bool AddLine(const std::string& line, size_t width);  // the same
   template <size_t lanes>
   static void Descend(const Tree& tree, const float* rows, size_t width, float* scores);

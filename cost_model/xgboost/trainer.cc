@@ -76,7 +76,7 @@ absl::StatusOr<Forest> TrainForest(const TrainingSet& set, const TrainOptions& o
   bst_ulong length = 0;
   const char* saved = nullptr;  // owned by the booster
   TEMPER_RETURN_IF_ERROR(Converted(XGBoosterSaveModelToBuffer(booster.get(), R"({"format":"ubj"})", &length, &saved)));
-  return Forest::FromUbj({saved, length});
+  return Forest::FromUbj({saved, length}, set.width);
 }
 
 }  // namespace temper

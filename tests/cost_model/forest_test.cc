@@ -4,6 +4,7 @@
 #include <xgboost/c_api.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/rng.h"
@@ -50,7 +51,7 @@ TEST(Forest, PredictsAsXgboostDoes) {
     bst_ulong bytes = 0;
     const char* saved = nullptr;
     ASSERT_EQ(XGBoosterSaveModelToBuffer(booster, R"({"format":"ubj"})", &bytes, &saved), 0);
-    const auto forest = Forest::FromUbj({saved, bytes});
+    const auto forest = Forest::FromUbj({saved, bytes}, width);
     ASSERT_TRUE(forest.ok()) << forest.status();
     std::vector<float> scores(500, 0.0f);
     forest->AddTo(fresh, width, scores);
@@ -77,9 +78,35 @@ TEST(Forest, OfNoTreesAddsNothing) {
 }
 
 TEST(Forest, RefusesWhatIsNoModel) {
-  EXPECT_FALSE(Forest::FromUbj("").ok());
-  EXPECT_FALSE(Forest::FromUbj("{}").ok());
-  EXPECT_FALSE(Forest::FromUbj("not at all").ok());
+  for (const char* model : {"", "{}", "not at all"}) EXPECT_FALSE(Forest::FromUbj(model, 1).ok()) << model;
+}
+
+TEST(Forest, RefusesTreesThatAreNone) {
+  const nlohmann::json sound = {{"left_children", {1.0, -1.0, -1.0}},
+                                {"right_children", {2.0, -1.0, -1.0}},
+                                {"split_indices", {3, 0, 0}},
+                                {"split_conditions", {0.5, 1.0, 2.0}},
+                                {"default_left", {0, 0, 0}}};
+  const auto is_taken = [](const nlohmann::json& tree, size_t width) {
+    const std::vector<uint8_t> model = nlohmann::json::to_ubjson(tree);
+    return Forest::FromUbj({reinterpret_cast<const char*>(model.data()), model.size()}, width).ok();
+  };
+  EXPECT_TRUE(is_taken(sound, 4));
+  EXPECT_FALSE(is_taken(sound, 3));
+  const auto with = [&](const char* list, double value) {
+    nlohmann::json tree = sound;
+    tree[list][0] = value;
+    return tree;
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  for (const double child : {kNan, 0.0, 0.5, 3.0, kInfinity}) {
+    EXPECT_FALSE(is_taken(with("right_children", child), 4)) << child;
+    EXPECT_FALSE(is_taken(with("left_children", child), 4)) << child;
+  }
+  for (const double feature : {kNan, -1.0, 65536.0, 65539.0, kInfinity})
+    EXPECT_FALSE(is_taken(with("split_indices", feature), 1 << 20)) << feature;
+  EXPECT_TRUE(is_taken(with("split_indices", 65535), 1 << 20));
+  for (const double condition : {kNan, 1e300}) EXPECT_FALSE(is_taken(with("split_conditions", condition), 4));
 }
 
 }  // namespace

@@ -101,7 +101,8 @@ class Current {
 struct LoadedFunction {
   std::shared_ptr<ModuleOf> module;
   FunctionHandle function = nullptr;
-  int64_t shared_bytes = 0;  // that a launch may ask for
+  std::mutex mutex;          // models that share the function are run by several threads
+  int64_t shared_bytes = 0;  // that a launch may ask for, which only grows; under the mutex
 };
 
 // Where the launches of this thread go while a session keeps them.
@@ -186,7 +187,8 @@ class StreamSession final : public Session {
     TEMPER_ASSIGN_OR_RETURN(const std::shared_ptr<ModuleOf> module, Load(code));
     std::vector<Function> functions;
     for (const std::string& name : names) {
-      auto function = std::make_unique<LoadedFunction>(LoadedFunction{module});
+      auto function = std::make_unique<LoadedFunction>();
+      function->module = module;
       TEMPER_RETURN_IF_ERROR(
           Done(api_.ModuleGetFunction(&function->function, module.get(), name.c_str()), "find a kernel"));
       functions.emplace_back(function.release(), [](void* loaded) { delete static_cast<LoadedFunction*>(loaded); });
@@ -337,14 +339,20 @@ class StreamSession final : public Session {
     return log.empty() ? status : absl::InternalError(absl::StrCat(std::string(status.message()), ": ", log));
   }
 
+  // Lets launches of the function ask for as much memory of a group.
+  absl::Status Share(LoadedFunction& loaded, int64_t bytes) {
+    if (bytes == 0) return absl::OkStatus();
+    const std::lock_guard lock(loaded.mutex);
+    if (bytes <= loaded.shared_bytes) return absl::OkStatus();
+    TEMPER_RETURN_IF_ERROR(Done(
+        api_.FuncSetAttribute(loaded.function, kFunctionMaxDynamicShared, static_cast<int>(bytes)), "share memory"));
+    loaded.shared_bytes = bytes;
+    return absl::OkStatus();
+  }
+
   absl::Status Launch(const LaunchCall& call) {
     auto& loaded = *static_cast<LoadedFunction*>(call.function->get());
-    const int64_t shared = call.shape.shared_bytes;
-    if (shared > loaded.shared_bytes) {
-      TEMPER_RETURN_IF_ERROR(Done(
-          api_.FuncSetAttribute(loaded.function, kFunctionMaxDynamicShared, static_cast<int>(shared)), "share memory"));
-      loaded.shared_bytes = shared;
-    }
+    TEMPER_RETURN_IF_ERROR(Share(loaded, call.shape.shared_bytes));
     if (Capture* kept = capturing()) kept->modules.push_back(loaded.module);
     std::vector<void*> arguments = {call.arguments.begin(), call.arguments.end()};
     std::vector<void*> parameters;

@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "base/division.h"
 #include "compiler/graph/alias.h"
 
 namespace temper {
@@ -21,9 +22,7 @@ struct Buffer {
   int64_t bytes = 0, offset = kNoPlace;
 };
 
-int64_t Aligned(int64_t bytes, int64_t alignment) {
-  return std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
-}
+int64_t Aligned(int64_t bytes, int64_t alignment) { return std::max(alignment, RoundUp(bytes, alignment)); }
 
 // Buffers that groups write and that are neither constants nor the caller's, with their lifetimes.
 std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, int64_t alignment) {

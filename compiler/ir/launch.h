@@ -59,6 +59,7 @@
 
 #include <array>
 
+#include "base/division.h"
 #include "compiler/ir/stmt.h"
 
 namespace temper::ir {
@@ -67,9 +68,7 @@ namespace temper::ir {
 inline constexpr int64_t kMaxGroupThreads = 1024;
 inline constexpr int64_t kSharedAlignment = 128;
 // Bytes of shared memory that an array of so many takes.
-constexpr int64_t SharedAligned(int64_t bytes) {
-  return (bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
-}
+constexpr int64_t SharedAligned(int64_t bytes) { return RoundUp(bytes, kSharedAlignment); }
 
 inline constexpr int64_t kTensorWarp = 32;     // lanes of a warp that has instructions of its own
 inline constexpr int64_t kMatrixSide = 16;     // rows of the matrices that they are about, columns of sums

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "base/hash.h"
 #include "base/shape_limits.h"
 #include "compiler/codegen/compile_cache.h"
@@ -360,7 +361,7 @@ class PackageWriter {
       arg.kind = TEMPER_ARG_ARENA;
       arg.index = Memory();
       arg.offset = m.memory.arena_bytes + moved;
-      moved += (arg.bytes + Alignment() - 1) / Alignment() * Alignment();
+      moved += RoundUp(arg.bytes, Alignment());
       m.out.steps.push_back(std::move(move));
     }
     m.moved_bytes = std::max(m.moved_bytes, moved);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/division.h"
 #include "base/strides.h"
 #include "compiler/runtime/kernel_abi.h"
 #include "compiler/runtime/plan.h"
@@ -15,8 +16,6 @@ namespace temper {
 namespace {
 
 void RunSerially(temper_launcher*, int64_t n, temper_body body, void* closure) { body(closure, 0, n, 0); }
-
-int64_t RoundUp(int64_t n, int64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
 // Writes pieces one after another, each at a multiple of `alignment`, and hashes them on the way.
 class WeightFile {

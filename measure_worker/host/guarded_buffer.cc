@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 
 namespace temper::worker {
 namespace {
 
 constexpr int64_t kHugePage = 2 << 20;
 constexpr uint8_t kSlackByte = 0x5a;
-
-int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 

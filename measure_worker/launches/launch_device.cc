@@ -28,8 +28,6 @@ constexpr double kHidesLaunchS = 10e-6;
 constexpr int64_t kCallsKept = 128;
 constexpr size_t kMostKept = 2;
 
-int64_t RoundedUp(int64_t n, int64_t to) { return CeilDiv(n, to) * to; }
-
 // Arrays with room between them, parts of one allocation.
 class LaunchBlock : public Block {
  public:
@@ -37,11 +35,11 @@ class LaunchBlock : public Block {
                                                      int64_t edge) {
     auto block = std::unique_ptr<LaunchBlock>(new LaunchBlock(session));
     const int64_t alignment = session.part_alignment();
-    block->edge_ = RoundedUp(edge, alignment);
+    block->edge_ = RoundUp(edge, alignment);
     block->whole_bytes_ = block->edge_;
     for (const int64_t size : bytes) {
       block->parts_.push_back({block->whole_bytes_, size, {}});
-      block->whole_bytes_ += RoundedUp(std::max<int64_t>(1, size), alignment) + block->edge_;
+      block->whole_bytes_ += RoundUp(std::max<int64_t>(1, size), alignment) + block->edge_;
     }
     TEMPER_ASSIGN_OR_RETURN(block->whole_, session.Allocate(block->whole_bytes_));
     for (Part& part : block->parts_) {
@@ -236,7 +234,7 @@ class LaunchDevice : public Device {
   }
 
   static int64_t CallsToKeep(int64_t calls, std::span<const Arguments> arguments) {
-    return RoundedUp(std::min(calls, kCallsKept), std::ssize(arguments));
+    return RoundUp(std::min(calls, kCallsKept), std::ssize(arguments));
   }
 
   // Whether such calls are kept, and enough of them. They are the first of kept_ then, and warm: what was replayed

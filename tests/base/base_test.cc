@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/division.h"
 #include "base/ndarray.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -20,6 +21,15 @@
 
 namespace temper {
 namespace {
+
+TEST(DivisionTest, RoundsUp) {
+  EXPECT_EQ(CeilDiv(7, 4), 2);
+  EXPECT_EQ(CeilDiv(-7, 4), -1);
+  EXPECT_EQ(RoundUp(0, 64), 0);
+  EXPECT_EQ(RoundUp(1, 64), 64);
+  EXPECT_EQ(RoundUp(64, 64), 64);
+  EXPECT_EQ(RoundUp(65, 6), 66);
+}
 
 TEST(NDArrayTest, RowMajorStrides) {
   EXPECT_EQ(RowMajorStrides(Shape{2, 3, 4}), (std::vector<int64_t>{12, 4, 1}));

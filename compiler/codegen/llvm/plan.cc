@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 
 namespace temper {
 namespace {
@@ -12,8 +13,6 @@ using ir::Stmt;
 using ir::StmtKind;
 
 constexpr int64_t kLargestOnStack = 16 << 10, kLargestFrame = 64 << 10, kAlignment = 64;
-
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 class Planner {
  public:
@@ -57,7 +56,8 @@ class Planner {
 
  private:
   void Place(const ir::Buffer& buffer, bool parallel) {
-    const int64_t bytes = Aligned(std::max<int64_t>(1, NumElements(buffer->shape)) * lanes_ * SizeOf(buffer->dtype));
+    const int64_t elements = std::max<int64_t>(1, NumElements(buffer->shape)) * lanes_;
+    const int64_t bytes = RoundUp(elements * SizeOf(buffer->dtype), kAlignment);
     Placement& p = plan.placements[buffer.get()];
     if (!parallel) {
       p = {Placement::kWorkspace, plan.workspace_bytes};

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copy that is being written has this at the end of its name.
-constexpr char kPartial[] = ".temper-partial";
+// A copy that is being written has this at the end of its name, and a journal of SQLite's beside it.
+constexpr char kPartial[] = ".temper-partial", kJournal[] = "-journal";
 
 std::string FolderOf(const std::string& path) { return fs::absolute(path).parent_path().string(); }
 
@@ -75,6 +75,7 @@ class PartialFile {
       if (!path.ends_with(kPartial)) continue;
       const int fd = TryLock(path, 0);
       if (fd < 0) continue;
+      unlink((path + kJournal).c_str());  // first: without the copy nothing would tell whose it was
       unlink(path.c_str());
       close(fd);
     }

@@ -72,26 +72,11 @@ std::optional<absl::Duration> Snapshots::Age() const {
   return std::max(clock_->Wall() - *newest, absl::ZeroDuration());
 }
 
-// A snapshot is written under its name with the writer's process id behind it, and renamed at the end.
-void Snapshots::RemoveBroken() const {
-  std::vector<fs::path> broken;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(options_.directory, error)) {
-    const std::string name = entry.path().filename().string();
-    const size_t end = name.rfind(absl::StrCat(kSuffix, "."));
-    if (end != std::string::npos && TimeOf(name.substr(0, end + sizeof kSuffix - 1), stem_).has_value()) {
-      broken.push_back(entry.path());
-    }
-  }
-  for (const fs::path& path : broken) fs::remove(path, error);
-}
-
 absl::Status Snapshots::Take() {
   TEMPER_RETURN_IF_ERROR(SnapshotStore(database_, PathAt(clock_->Wall())));
   const std::vector<std::string> files = Files();
   std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(options_.keep) < files.size(); ++i) fs::remove(files[i], error);
-  RemoveBroken();
   return absl::OkStatus();
 }
 

@@ -24,7 +24,7 @@ class Snapshots {
   // to keep.
   static absl::StatusOr<Snapshots> Open(std::string database, SnapshotOptions options, const Clock& clock);
 
-  // Takes one, then drops what is beyond `keep`, and what broken ones left. A snapshot that fails drops nothing.
+  // Takes one, then drops what is beyond `keep`. A snapshot that fails drops nothing.
   absl::Status Take();
   // By the names of the files that are there, so it holds after a restart too.
   std::optional<absl::Time> Newest() const;
@@ -35,7 +35,6 @@ class Snapshots {
  private:
   Snapshots(std::string database, SnapshotOptions options, const Clock& clock);
   std::string PathAt(absl::Time time) const;
-  void RemoveBroken() const;
 
   std::string database_, stem_;
   SnapshotOptions options_;

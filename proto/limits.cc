@@ -17,6 +17,7 @@ constexpr int64_t kHour = 3'600'000, kDay = 24 * kHour;  // milliseconds
 
 // Numbers.
 constexpr Limit kId = Integer(0, std::numeric_limits<int64_t>::max());
+constexpr Limit kGiven = Integer(1, kId.most);  // an id that the server gave
 constexpr Limit kCount = Integer(0, std::numeric_limits<int32_t>::max());
 constexpr Limit kTotal = kId;                             // of something that is counted for ever
 constexpr Limit kTime = Integer(0, 253'402'300'799'999);  // Unix milliseconds, until the year 9999
@@ -128,7 +129,7 @@ constexpr FieldLimit kTable[] = {
     {"SubmitResultsRequest.results", kMessage.Items(kResults)},
     {"SubmitResultsRequest.models", kMessage.Items(kResults)},
     {"SubmitResultsRequest.instance", kInstance},
-    {"CandidateResult.lease", kId},
+    {"CandidateResult.lease", kGiven},
     {"CandidateResult.candidate", kId},
     {"CandidateResult.attempt", kAttempt},
     {"CandidateResult.outcome", kState},
@@ -137,7 +138,7 @@ constexpr FieldLimit kTable[] = {
     {"CandidateResult.build_ms", Integer(0, kDay)},
     {"CandidateResult.run_ms", Integer(0, kDay)},
     {"CandidateResult.drift", Real(0, 1'000'000)},
-    {"ModelResult.lease", kId},
+    {"ModelResult.lease", kGiven},
     {"ModelResult.outcome", kState},
     {"ModelResult.error", kError},
     {"ModelResult.untuned_s", kSeconds.Items(kSamples)},

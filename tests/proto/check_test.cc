@@ -95,7 +95,10 @@ std::unique_ptr<Message> With(const FieldDescriptor* field,
   for (const FieldLimit& row : FieldLimits()) {
     const FieldDescriptor* other = FieldOf(row);
     if (other->containing_type() != field->containing_type() || row.limit.least < 1) continue;
-    message->GetReflection()->SetInt32(message.get(), other, static_cast<int32_t>(row.limit.least));
+    if (other->cpp_type() == FieldDescriptor::CPPTYPE_INT32)
+      message->GetReflection()->SetInt32(message.get(), other, static_cast<int32_t>(row.limit.least));
+    else
+      message->GetReflection()->SetInt64(message.get(), other, row.limit.least);
   }
   set(*message, *message->GetReflection());
   return message;
@@ -199,6 +202,18 @@ TEST(CheckTest, ANumberThatWasLeftOutIsZero) {
   request.set_slots(1);
   EXPECT_EQ(CheckMessage(request).message(), "RegisterRequest.threads is 0; it goes from 1 to 4096");
   request.set_threads(4);
+  EXPECT_TRUE(CheckMessage(request).ok());
+}
+
+TEST(CheckTest, AResultNamesItsLease) {
+  v1::SubmitResultsRequest request;
+  request.add_results()->set_candidate(7);
+  EXPECT_THAT(CheckMessage(request).message(), HasSubstr("CandidateResult.lease is 0"));
+  request.mutable_results(0)->set_lease(1);
+  EXPECT_TRUE(CheckMessage(request).ok());
+  request.add_models();
+  EXPECT_THAT(CheckMessage(request).message(), HasSubstr("ModelResult.lease is 0"));
+  request.mutable_models(0)->set_lease(1);
   EXPECT_TRUE(CheckMessage(request).ok());
 }
 

@@ -96,6 +96,50 @@ TEST_F(DispatcherTest, ALeaseFromBeforeARestartIsForAWorkerOfItsKeyAlone) {
   EXPECT_THAT(dispatcher_.Sync(dispatcher_.Register(holder, Now()), {70}, 0, Now()).cancels, IsEmpty());
 }
 
+// Of attempts before a restart only the number is known: none of them takes a result or waits for one.
+TEST_F(DispatcherTest, ARestoredItemTakesTheResultOfItsLeaseAloneAndIsDoneWithIt) {
+  Work work = Batch(1, 1);
+  work.items[0].id = 7;
+  work.items[0].attempt = 3;
+  WorkerInfo holder = Worker("a");
+  holder.instance = "an instance";
+  clock_.Advance(absl::Seconds(1));
+  dispatcher_.Restore(70, work, holder, Now());
+  EXPECT_EQ(dispatcher_.GrantedAt({7}), Now());
+  ItemResult result{.item = 7, .attempt = 1, .trial = {.outcome = Outcome::kOk, .costs_s = {1e-3}}};
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Dispatcher::Judgement::kUnknown) << "of no lease and no instance";
+  result.lease = 70;
+  result.instance = "an instance";
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Dispatcher::Judgement::kUnknown) << "of an attempt before it";
+  result.attempt = 3;
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Dispatcher::Judgement::kFirst);
+  dispatcher_.Commit(result, Now());
+  EXPECT_EQ(dispatcher_.sizes().remembered, 1u);
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Dispatcher::Judgement::kDuplicate);
+}
+
+TEST_F(DispatcherTest, AttemptsAreCountedOnAfterARestart) {
+  WorkerInfo gone = Worker("a");
+  gone.instance = "an instance";
+  for (const int64_t id : {1, 2}) {
+    Work work = Batch(1, 1);
+    work.items[0].id = id;
+    work.items[0].attempt = static_cast<int>(id) + 1;  // of three
+    dispatcher_.Restore(id, work, gone, Now());
+  }
+  clock_.Advance(absl::Minutes(2));
+  dispatcher_.Tick(Now());
+  const std::vector<Dispatcher::GivenUp> given_up = dispatcher_.TakeGivenUp();
+  ASSERT_THAT(given_up, SizeIs(1));
+  EXPECT_EQ(given_up[0].item.id, 2);
+  EXPECT_EQ(given_up[0].item.attempt, 3);
+  const auto grants = Take(dispatcher_.Register(Worker("b"), Now()));
+  ASSERT_THAT(grants, SizeIs(1));
+  EXPECT_EQ(grants[0].work->items[0].id, 1);
+  EXPECT_THAT(Attempts(grants[0]), ElementsAre(3));
+  EXPECT_EQ(dispatcher_.Judge(Ok(grants[0], 0)).judgement, Dispatcher::Judgement::kFirst);
+}
+
 // What was tried at the old priority once kept all that came after it there.
 TEST_F(DispatcherTest, WhatIsTriedAgainHasThePriorityThatItsJobHasNow) {
   const std::string dying = dispatcher_.Register(Worker("dying"), Now());

@@ -110,10 +110,8 @@ void Dispatcher::Restore(int64_t lease_id, const Work& work, const WorkerInfo& w
   Lease lease{.instance = worker.instance, .work = shared, .granted = now, .deadline = now + options_.lease};
   lease.last_day = now + LongestWork(work) + options_.lease_reserve;
   for (const WorkItem& spec : work.items) {
-    Item item{.work = shared, .spec = spec};
-    // Of those before the last only the number is known.
-    item.attempts.resize(static_cast<size_t>(std::max(1, spec.attempt)));
-    item.attempts.back() = {.lease = lease_id, .worker = worker, .granted = now};
+    Item item{.work = shared, .spec = spec, .earlier = std::max(1, spec.attempt) - 1};
+    item.attempts.push_back({.lease = lease_id, .worker = worker, .granted = now});
     lease.open.insert(spec.id);
     items_of_job_[work.job].insert(spec.id);
     items_[spec.id] = std::move(item);
@@ -279,7 +277,7 @@ std::optional<Dispatcher::Grant> Dispatcher::MakeGrant(const std::string& id, Se
     if (item.settled) continue;  // a late result came while it waited
     item.attempts.push_back({.lease = lease_id, .worker = session.info, .session = id, .granted = now});
     granted->items.push_back(item.spec);
-    granted->items.back().attempt = static_cast<int>(item.attempts.size());
+    granted->items.back().attempt = item.Tried();
     lease.open.insert(item_id);
     if (granted->kind == WorkKind::kModel) model_of_lease_[lease_id] = item_id;
   }
@@ -351,7 +349,7 @@ void Dispatcher::Requeue(int64_t lease_id, const std::string& why, Loss loss, ab
 
 bool Dispatcher::AttemptsLeft(const Item& item) const {
   const auto counted = std::ranges::count_if(item.attempts, [](const Attempt& a) { return !a.handed_back; });
-  return counted < options_.max_attempts;
+  return item.earlier + counted < options_.max_attempts;
 }
 
 void Dispatcher::RequeueItems(std::vector<int64_t> ids, const std::string& why, absl::Duration now) {
@@ -383,13 +381,13 @@ void Dispatcher::GiveUp(Item& item, const std::string& why) {
   if (item.settled || Held(item)) return;
   item.settled = true;
   ++failures_.given_up_items;
-  const size_t attempts = item.attempts.size();
+  const int attempts = item.Tried();
   const bool silent = std::ranges::none_of(item.attempts, [](const Attempt& a) { return a.result.has_value(); });
   const bool poison = silent && item.work->kind == WorkKind::kBatch;
   given_up_.push_back({item.work, item.spec, item.attempts.back().worker,
                        poison ? Outcome::kQuarantined : Outcome::kInfrastructure,
                        absl::StrCat("gave up after ", attempts, attempts == 1 ? " attempt: " : " attempts: ", why)});
-  given_up_.back().item.attempt = static_cast<int>(attempts);
+  given_up_.back().item.attempt = attempts;
 }
 
 void Dispatcher::Lose(Session& session, const std::string& why, Loss loss, absl::Duration now) {
@@ -416,7 +414,7 @@ void Dispatcher::Punish(Session& session, const std::string& why, absl::Duration
 
 // --- results ---
 
-const Dispatcher::Item* Dispatcher::FindItem(const ItemResult& result, int* attempt) const {
+const Dispatcher::Item* Dispatcher::FindItem(const ItemResult& result, size_t* place) const {
   int64_t item_id = result.item;
   if (item_id == 0) {
     const auto model = model_of_lease_.find(result.lease);
@@ -425,20 +423,20 @@ const Dispatcher::Item* Dispatcher::FindItem(const ItemResult& result, int* atte
   }
   const auto found = items_.find(item_id);
   if (found == items_.end()) return nullptr;
-  const std::vector<Attempt>& attempts = found->second.attempts;
-  for (size_t i = 0; i < attempts.size(); ++i) {
-    const bool named = result.item == 0 || result.attempt == static_cast<int>(i) + 1;
-    if (attempts[i].lease != result.lease || !named) continue;
-    *attempt = static_cast<int>(i) + 1;
-    return &found->second;
+  const Item& item = found->second;
+  for (size_t i = 0; i < item.attempts.size(); ++i) {
+    const bool named = result.item == 0 || result.attempt == item.earlier + static_cast<int>(i) + 1;
+    if (item.attempts[i].lease != result.lease || !named) continue;
+    *place = i;
+    return &item;
   }
   return nullptr;
 }
 
 Dispatcher::Attempt* Dispatcher::FindAttempt(const ItemResult& result) {
-  int number = 0;
-  const Item* item = FindItem(result, &number);
-  return item == nullptr ? nullptr : &items_.at(item->spec.id).attempts[static_cast<size_t>(number) - 1];
+  size_t place = 0;
+  const Item* item = FindItem(result, &place);
+  return item == nullptr ? nullptr : &items_.at(item->spec.id).attempts[place];
 }
 
 bool Dispatcher::Held(const Item& item) {
@@ -453,8 +451,8 @@ void Dispatcher::Drop(const ItemResult& result, absl::Duration now) {
   Attempt* attempt = FindAttempt(result);
   if (attempt == nullptr) return;
   attempt->held = false;
-  int number = 0;
-  const Item& item = *FindItem(result, &number);
+  size_t place = 0;
+  const Item& item = *FindItem(result, &place);
   // Its lease ended meanwhile, and nobody would send the result again.
   if (leases_.contains(item.attempts.back().lease)) return;
   if (item.work->kind == WorkKind::kFinals) {
@@ -466,15 +464,15 @@ void Dispatcher::Drop(const ItemResult& result, absl::Duration now) {
 
 Dispatcher::Verdict Dispatcher::Judge(const ItemResult& result) const {
   Verdict verdict;
-  int number = 0;
-  const Item* item = FindItem(result, &number);
+  size_t place = 0;
+  const Item* item = FindItem(result, &place);
   if (item == nullptr) return verdict;
-  const Attempt& attempt = item->attempts[static_cast<size_t>(number) - 1];
+  const Attempt& attempt = item->attempts[place];
   verdict.work = item->work;
   verdict.item = item->spec;
-  verdict.item.attempt = number;
+  verdict.item.attempt = item->earlier + static_cast<int>(place) + 1;
   verdict.worker = attempt.worker;
-  const bool newest = number == static_cast<int>(item->attempts.size());
+  const bool newest = verdict.item.attempt == item->Tried();
   // Some finalists by themselves would tell nothing.
   const bool again = result.outcome() == Outcome::kInfrastructure && item->work->kind != WorkKind::kFinals &&
                      (!newest || AttemptsLeft(*item));
@@ -513,7 +511,7 @@ void Dispatcher::Commit(const ItemResult& result, absl::Duration now) {
   }
   const int64_t item_id = verdict.item.id;
   Item& item = items_.at(item_id);
-  Attempt& attempt = item.attempts[static_cast<size_t>(verdict.item.attempt) - 1];
+  Attempt& attempt = *FindAttempt(result);
   attempt.result = result;
   attempt.held = false;
   if (const auto lease = leases_.find(result.lease); lease != leases_.end()) {
@@ -524,7 +522,7 @@ void Dispatcher::Commit(const ItemResult& result, absl::Duration now) {
       finished_.insert(result.lease);
     }
   }
-  const bool newest = verdict.item.attempt == static_cast<int>(item.attempts.size());
+  const bool newest = verdict.item.attempt == item.Tried();
   if (verdict.judgement == Judgement::kFirst) item.settled = true;
   if (verdict.judgement == Judgement::kRequeue && newest) RequeueItems({item_id}, result.error(), now);
   CountResult(item, attempt, result, now);

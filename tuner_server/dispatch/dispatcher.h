@@ -252,9 +252,11 @@ class Dispatcher {
   struct Item {
     std::shared_ptr<const Work> work;  // as added
     WorkItem spec;
+    int earlier = 0;  // attempts before a restart, of which only the number is known
     std::vector<Attempt> attempts;
     bool settled = false;
     bool queued = false;
+    int Tried() const { return earlier + static_cast<int>(attempts.size()); }
   };
   struct Lease {
     std::string session;  // empty: its worker has not come back yet
@@ -297,7 +299,8 @@ class Dispatcher {
   void Remember(int64_t item);
   void Forget(int64_t item);
   void CountResult(const Item& item, const Attempt& attempt, const ItemResult& result, absl::Duration now);
-  const Item* FindItem(const ItemResult& result, int* attempt) const;
+  // `place`: of the attempt that the result is of.
+  const Item* FindItem(const ItemResult& result, size_t* place) const;
   Attempt* FindAttempt(const ItemResult& result);
   static bool Held(const Item& item);
 

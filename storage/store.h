@@ -87,6 +87,7 @@ class Store {
   virtual absl::StatusOr<std::vector<int64_t>> Import(std::span<const Record> records) = 0;
   // As of the call; `visit` may use the store.
   virtual absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) = 0;
+  virtual absl::StatusOr<int64_t> HighestCandidate() = 0;  // of all records; 0: none is of an execution
   // The record that serves the query by the rule of best.h. nullopt: nothing known. kInvalidArgument: no workload or no
   // target.
   virtual absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) = 0;

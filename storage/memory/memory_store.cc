@@ -76,6 +76,11 @@ class MemoryStore : public Store {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<int64_t> HighestCandidate() override {
+    std::lock_guard lock(mutex_);
+    return executions_.empty() ? 0 : executions_.rbegin()->first;
+  }
+
   absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& q) override {
     if (q.workload.empty() || q.target.empty())
       return absl::InvalidArgumentError("best asked without a workload or a target");

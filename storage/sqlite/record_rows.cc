@@ -199,6 +199,10 @@ absl::StatusOr<int64_t> InsertRecord(Connection& db, const Keys& keys, const Rec
   return db.Changed() ? db.LastInsertId() : 0;
 }
 
+absl::StatusOr<int64_t> HighestCandidate(Connection& db) {
+  return db.Int("SELECT max(candidate) FROM record WHERE candidate != 0");  // the condition is its index's
+}
+
 absl::StatusOr<bool> Knows(Connection& db, const Keys& keys, const Record& r) {
   static const std::string kSql = absl::StrCat(kSelectRecords, "record.trial_hash = ?");
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(kSql));

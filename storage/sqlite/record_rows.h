@@ -17,6 +17,7 @@ bool SameKeys(const Record& a, const Record& b);
 
 // Its id; 0: its execution has a record already. What may be best is best_rows.h's matter.
 absl::StatusOr<int64_t> InsertRecord(Connection& db, const Keys& keys, const Record& r);
+absl::StatusOr<int64_t> HighestCandidate(Connection& db);  // 0: no record is of an execution
 // Whether its SameTrial is there, and not just put where this one is not.
 absl::StatusOr<bool> Knows(Connection& db, const Keys& keys, const Record& r);
 

@@ -100,6 +100,10 @@ class SqliteStore : public Store {
     return database_->Read([&](Connection& db) { return rows::Scan(db, filter, visit); });
   }
 
+  absl::StatusOr<int64_t> HighestCandidate() override {
+    return database_->Get<int64_t>([](Connection& db) { return rows::HighestCandidate(db); });
+  }
+
   absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) override {
     return database_->Get<std::optional<BestAnswer>>([&](Connection& db) { return rows::Best(db, query); });
   }

@@ -21,6 +21,7 @@ class FallibleStore : public Store {
   absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     return below_->Scan(filter, visit);
   }
+  absl::StatusOr<int64_t> HighestCandidate() override { return below_->HighestCandidate(); }
   absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) override {
     if (before_best) before_best();
     return below_->Best(query);

@@ -108,6 +108,19 @@ TEST_P(StoreContract, OneExecutionIsOneRecord) {
   EXPECT_GT(Add(r), 0) << "what no fleet measured is never the same";
 }
 
+TEST_P(StoreContract, TheHighestCandidateIsFoundBehindAnyNumberOfOtherRecords) {
+  EXPECT_EQ(*store_->HighestCandidate(), 0);
+  EXPECT_GT(Add(GoodRecord()), 0);
+  EXPECT_EQ(*store_->HighestCandidate(), 0);
+  Record r = GoodRecord();
+  for (const int64_t candidate : {5, 1'000'000, 7}) {
+    r.candidate = candidate;
+    EXPECT_GT(Add(r), 0);
+  }
+  ASSERT_TRUE(store_->Append(std::vector<Record>(100, GoodRecord())).ok());
+  EXPECT_EQ(*store_->HighestCandidate(), 1'000'000);
+}
+
 TEST_P(StoreContract, AppendsAllOrNothing) {
   std::vector<Record> records(3, GoodRecord());
   records[2].purpose = "fun";

@@ -19,6 +19,16 @@ void Call(const Actions& actions) {
   for (const auto& action : actions) action();
 }
 
+// What is judged to be new is new to the store too, unless ids of items were used twice.
+void TellOfPassedOver(const std::vector<Record>& records, const std::vector<int64_t>& ids) {
+  const auto first = std::ranges::find(ids, 0);
+  if (first == ids.end()) return;
+  const Record& record = records[static_cast<size_t>(first - ids.begin())];
+  LogError({.job = record.job, .key = record.device_key},
+           "{} results are lost: their items have records already, as item {} attempt {} has",
+           std::ranges::count(ids, 0), record.candidate, record.attempt);
+}
+
 }  // namespace
 
 template <typename Change>
@@ -118,8 +128,11 @@ void ServerCore::CommitterLoop() {
     const Changes changes = plan.changes();
     const absl::Duration begun = Now();
     Failpoint("before_commit");
-    const absl::Status stored = changes.size() > 0 ? store_.Commit(changes).status() : absl::OkStatus();
+    absl::StatusOr<std::vector<int64_t>> ids = std::vector<int64_t>();
+    if (changes.size() > 0) ids = store_.Commit(changes);
     Failpoint("after_commit");
+    const absl::Status stored = ids.status();
+    if (stored.ok()) TellOfPassedOver(plan.records, *ids);
     Count(plan, stored, Now() - begun);
     Locked([&](Actions& actions) { state_.FinishGroup(std::move(plan), stored, Now(), actions); });
   }

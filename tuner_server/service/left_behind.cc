@@ -11,8 +11,6 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kRecordsLookedAt = 64;
-
 // What the job's records say of it.
 struct Earlier {
   int trials = 0;
@@ -99,9 +97,7 @@ absl::StatusOr<LeftBehind> ReadLeftBehind(Store& store, const JobLoopOptions& lo
   std::set<int64_t> settled;
   TEMPER_RETURN_IF_ERROR(ReadJobs(store, loop, wall, left, settled));
   TEMPER_RETURN_IF_ERROR(ReadLeases(store, left, settled));
-  TEMPER_RETURN_IF_ERROR(store.Scan({.limit = kRecordsLookedAt, .newest_first = true}, [&](const Record& record) {
-    left.highest_item = std::max(left.highest_item, record.candidate);
-  }));
+  TEMPER_ASSIGN_OR_RETURN(left.highest_item, store.HighestCandidate());
   return left;
 }
 

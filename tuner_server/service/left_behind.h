@@ -15,7 +15,7 @@ struct LeftBehind {
     WorkerInfo worker;
   };
   std::vector<Lease> leases;
-  int64_t highest_item = 0;  // of the latest records: a wall clock that was set back must not make ids anew
+  int64_t highest_item = 0;  // of all records: a wall clock that was set back must not make ids anew
 };
 
 // Jobs that can not go on, and those that belong to a command that is gone, are closed as abandoned. `loop`: see

@@ -23,6 +23,7 @@ class Disk : public Store {
   absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     return rows_->Scan(filter, visit);
   }
+  absl::StatusOr<int64_t> HighestCandidate() override { return rows_->HighestCandidate(); }
   absl::StatusOr<std::optional<BestAnswer>> Best(const BestQuery& query) override { return rows_->Best(query); }
   absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     return rows_->ScanBest(filter, visit);

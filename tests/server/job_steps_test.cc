@@ -73,6 +73,20 @@ TEST(PlanJob, CountsAndLimitsTheCallsOfWorkloads) {
   EXPECT_EQ(plan.status().message(), "the workloads have more than 65536 operator calls together");
 }
 
+// Results are told by their workload, so two tasks of one could not be told apart after a restart.
+TEST(PlanJob, AWorkloadThatIsNamedTwiceIsOneTaskThatCountsTwice) {
+  const std::string twice = Text(ToyWorkload("a", 100)), once = Text(ToyWorkload("b", 100));
+  JobSpec spec{.workloads = {twice, once, twice}};
+  spec.tuner = "random";
+  const auto plan = PlanJob(spec, {}, absl::UnixEpoch());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->tasks.size(), 2u);
+  EXPECT_EQ(Text(plan->tasks[0].workload), twice);
+  EXPECT_EQ(plan->tasks[0].count, 2);
+  EXPECT_EQ(Text(plan->tasks[1].workload), once);
+  EXPECT_EQ(plan->tasks[1].count, 1);
+}
+
 TEST(JobSteps, AnEndThatCanNotBeStoredIsStoredLater) {
   LonelyHost host;
   JobSteps steps(host, Plan(host));

@@ -1,6 +1,7 @@
 #include "tuner_server/service/job_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +37,7 @@ absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {
     return ExtractTasks(graph);
   }
   std::vector<Task> tasks;
+  std::map<std::string, size_t> seen;  // one task each, as of a graph
   size_t calls = 0;
   for (const std::string& text : spec.workloads) {
     TEMPER_ASSIGN_OR_RETURN(Workload workload, ParseWorkload(text));
@@ -44,7 +46,9 @@ absl::StatusOr<std::vector<Task>> TasksOf(const JobSpec& spec) {
       return absl::InvalidArgumentError(
           absl::StrCat("the workloads have more than ", kMostCalls, " operator calls together"));
     }
-    tasks.push_back({std::move(workload), 1});
+    const auto [known, fresh] = seen.try_emplace(Text(workload), tasks.size());
+    if (fresh) tasks.push_back({std::move(workload), 0});
+    ++tasks[known->second].count;
   }
   return tasks;
 }

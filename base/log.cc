@@ -15,6 +15,9 @@ namespace {
 // The fields of the line that this thread is writing. spdlog hands a formatter the message alone, on the same thread.
 thread_local const LogFields* current = nullptr;
 
+// Where this thread's lines wait; null: they do not.
+thread_local HeldLines* held = nullptr;
+
 LogFields CurrentFields() { return current == nullptr ? LogFields() : *current; }
 
 std::string_view View(spdlog::string_view_t text) { return {text.data(), text.size()}; }
@@ -84,7 +87,22 @@ void SetUpLogging(bool verbose, LogFormat format) {
   }
 }
 
+HeldLines::HeldLines() : outer_(held) {
+  if (outer_ == nullptr) held = this;
+}
+
+HeldLines::~HeldLines() {
+  if (outer_ != nullptr) return;
+  held = nullptr;
+  for (const Line& line : lines_) LogAbout({line.job, line.lease, line.worker, line.key}, line.level, line.message);
+}
+
 void LogAbout(const LogFields& fields, spdlog::level::level_enum level, std::string_view message) {
+  if (held != nullptr) {
+    held->lines_.push_back(
+        {fields.job, fields.lease, std::string(fields.worker), std::string(fields.key), std::string(message), level});
+    return;
+  }
   current = &fields;
   spdlog::log(level, spdlog::string_view_t(message.data(), message.size()));
   current = nullptr;

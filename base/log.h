@@ -36,6 +36,27 @@ struct LogFields {
   std::string_view worker, key;  // read while the line is written, not kept
 };
 
+// While one is there, LogAbout's lines of its thread wait for its end: whoever holds a lock makes one before he takes
+// it, so that nobody waits for stderr under it. One inside another adds to that one. What goes to spdlog by itself
+// waits for nothing.
+class HeldLines {
+ public:
+  HeldLines();
+  ~HeldLines();
+  HeldLines(const HeldLines&) = delete;
+  HeldLines& operator=(const HeldLines&) = delete;
+
+ private:
+  friend void LogAbout(const LogFields& fields, spdlog::level::level_enum level, std::string_view message);
+  struct Line {
+    int64_t job, lease;
+    std::string worker, key, message;
+    spdlog::level::level_enum level;
+  };
+  HeldLines* const outer_;
+  std::vector<Line> lines_;
+};
+
 // spdlog::log with fields.
 void LogAbout(const LogFields& fields, spdlog::level::level_enum level, std::string_view message);
 

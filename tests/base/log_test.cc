@@ -2,11 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <thread>
+
+#include "tests/base/captured_log.h"
 
 namespace temper {
 namespace {
@@ -15,27 +16,10 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The program's logger for as long as it lives; what it wrote is kept.
-class CapturedLog {
- public:
-  explicit CapturedLog(LogFormat format) : before_(spdlog::default_logger()) {
-    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text_);
-    sink->set_formatter(MakeLogFormatter(format));
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", sink));
-  }
-  ~CapturedLog() { spdlog::set_default_logger(before_); }
-  std::string text() const { return text_.str(); }
-  nlohmann::json Json() const { return nlohmann::json::parse(text()); }
-
- private:
-  std::ostringstream text_;
-  std::shared_ptr<spdlog::logger> before_;
-};
-
 TEST(LogTest, AJsonLineHasTheFieldsThatAreKnown) {
   CapturedLog log(LogFormat::kJson);
   LogWarn({.job = 7, .lease = (1ll << 60) + 1, .worker = "host:1", .key = "laptop"}, "lost after {} s", 90);
-  const nlohmann::json line = log.Json();
+  const nlohmann::json line = nlohmann::json::parse(log.text());
   EXPECT_EQ(line["level"], "warning");
   EXPECT_EQ(line["message"], "lost after 90 s");
   EXPECT_EQ(line["job"], 7);
@@ -52,6 +36,25 @@ TEST(LogTest, FieldsBelongToOneLine) {
   EXPECT_THAT(log.text(), HasSubstr("\"message\":\"second\"}"));
 }
 
+TEST(LogTest, HeldLinesComeOutInOrderAtTheirEndWithTheirFields) {
+  CapturedLog log(LogFormat::kText);
+  {
+    const HeldLines held;
+    LogWarn({.job = 7, .worker = std::string("gone ") + "by then"}, "first");
+    {
+      const HeldLines inside;
+      LogWarn({}, "second");
+    }
+    EXPECT_EQ(log.text(), "");
+    std::thread([] { LogWarn({}, "another thread's"); }).join();
+    EXPECT_THAT(log.text(), EndsWith("another thread's\n"));
+  }
+  EXPECT_THAT(log.text(), HasSubstr("first job=7 worker=gone by then\n"));
+  EXPECT_THAT(log.text(), EndsWith("second\n"));
+  LogWarn({}, "third");
+  EXPECT_THAT(log.text(), EndsWith("third\n"));
+}
+
 TEST(LogTest, NoMessageBreaksAJsonLine) {
   for (const std::string& message :
        {std::string("two\nlines"), std::string("\"quoted\" \\ {}"), std::string("caf\xc3\xa9"), std::string("\xff\xfe"),
@@ -60,7 +63,7 @@ TEST(LogTest, NoMessageBreaksAJsonLine) {
     LogError({.worker = message, .key = message}, "{}", message);
     const std::string text = log.text();
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-    const nlohmann::json line = log.Json();
+    const nlohmann::json line = nlohmann::json::parse(log.text());
     EXPECT_TRUE(line["message"].is_string());
     EXPECT_EQ(line["message"], line["worker"]);
     // Valid texts come back as they were.
@@ -92,7 +95,7 @@ TEST(LogTest, WhatIsBelowTheLevelIsNotWritten) {
   spdlog::default_logger()->set_level(spdlog::level::warn);
   LogInfo({.job = 1}, "quiet");
   LogError({.job = 1}, "loud");
-  EXPECT_EQ(log.Json()["message"], "loud");
+  EXPECT_EQ(nlohmann::json::parse(log.text())["message"], "loud");
 }
 
 }  // namespace

@@ -3,16 +3,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "storage/check.h"
+#include "tests/base/captured_log.h"
 #include "tests/server/toys.h"
+#include "tuner_server/service/core.h"
 
 namespace temper {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -248,6 +256,62 @@ TEST_F(CoreStateTest, TwoResultsOfOneAttemptInOneGroupAreComparedWithOneAnother)
   EXPECT_THAT(plan.records, SizeIs(1));
   Finish(std::move(plan));
   EXPECT_THAT(**acks_, ElementsAre(true, true, false));
+}
+
+TEST_F(CoreStateTest, WhatIsRefusedOfASubmissionIsOneLine) {
+  AddJob(1);
+  const std::string worker = Register("w");
+  Queue(Batch(1, 3));
+  const Dispatcher::Grant grant = Take(worker);
+  const auto all = [&](const std::string& name) {
+    return std::vector<ItemResult>{Ok(grant, 0, name), Ok(grant, 1, name), Ok(grant, 2, name)};
+  };
+  const CapturedLog log(LogFormat::kText);
+  Submit(all("another"));
+  Finish(state_->JudgeGroup(absl::UnixEpoch()));
+  EXPECT_THAT(**acks_, ElementsAre(false, false, false));
+  EXPECT_THAT(log.text(), HasSubstr("3 results of 3 are refused"));
+  EXPECT_THAT(log.text(), HasSubstr(" worker=w"));
+  EXPECT_EQ(std::ranges::count(log.text(), '\n'), 1);
+}
+
+// Asks the core for something with every line.
+class AskingSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit AskingSink(ServerCore& core) : core_(core) {}
+  int answered = 0;
+
+ private:
+  void sink_it_(const spdlog::details::log_msg&) override {
+    asked_.push_back(std::async(std::launch::async, [this] { core_.Sessions(); }));
+    answered += asked_.back().wait_for(std::chrono::seconds(10)) == std::future_status::ready ? 1 : 0;
+  }
+  void flush_() override {}
+
+  ServerCore& core_;
+  std::vector<std::future<void>> asked_;
+};
+
+TEST(ServerCoreTest, NobodyWaitsForTheLogUnderTheLock) {
+  const std::unique_ptr<Store> store = *OpenStore("memory:");
+  ServerCore core(*store, Clock::System(), {});
+  ASSERT_TRUE(core.Start().ok());
+  const auto sink = std::make_shared<AskingSink>(core);
+  const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("asking", sink));
+  EXPECT_TRUE(core.Register(Worker("w")).ok());
+  spdlog::set_default_logger(before);
+  EXPECT_EQ(sink->answered, 1);
+}
+
+TEST_F(CoreStateTest, AJobsStateAndOwnerAreToldWithoutItsRow) {
+  const auto job = AddJob(1);
+  JobView view;
+  view.state = "running";
+  job->feed()->Publish(view, JobRow{.owner = "alice", .state = "queued"}, {});
+  EXPECT_EQ(job->feed()->state(), "running") << "the finer one";
+  EXPECT_EQ(job->feed()->owner(), "alice");
+  EXPECT_EQ(state_->Status().jobs, (std::map<std::string, int64_t>{{"running", 1}}));
 }
 
 TEST_F(CoreStateTest, AStoreThatFailsNowAndThenEndsNoJobAndOneThatKeepsFailingEndsAll) {

@@ -1,6 +1,7 @@
 #include "tuner_server/service/core.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -14,6 +15,13 @@ namespace temper {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
+
+// The core's lock. What is logged under it is written once it is free.
+struct Hold {
+  explicit Hold(std::mutex& mutex) : lock(mutex) {}
+  HeldLines lines;  // ends last
+  std::unique_lock<std::mutex> lock;
+};
 
 void Call(const Actions& actions) {
   for (const auto& action : actions) action();
@@ -36,16 +44,16 @@ auto ServerCore::Locked(Change change) {
   Actions actions;
   if constexpr (std::is_void_v<decltype(change(actions))>) {
     {
-      std::lock_guard lock(mutex_);
+      const Hold hold(mutex_);
       change(actions);
       if (state_.CommitWaits()) committer_wake_.notify_all();
     }
     Call(actions);
   } else {
-    std::unique_lock lock(mutex_);
+    std::optional<Hold> hold(mutex_);
     auto result = change(actions);
     if (state_.CommitWaits()) committer_wake_.notify_all();
-    lock.unlock();
+    hold.reset();
     Call(actions);
     return result;
   }
@@ -103,7 +111,7 @@ void ServerCore::TickerLoop() {
     Actions actions;
     std::vector<std::shared_ptr<JobPort>> retired;  // destroyed without the lock
     {
-      std::unique_lock lock(mutex_);
+      const Hold hold(mutex_);
       if (state_.stopping()) return;
       state_.Tick(Now(), actions);
       ticked_ms_ = absl::ToInt64Milliseconds(Now());
@@ -120,8 +128,8 @@ void ServerCore::CommitterLoop() {
   while (true) {
     CoreState::CommitPlan plan;
     {
-      std::unique_lock lock(mutex_);
-      committer_wake_.wait(lock, [this] { return state_.stopping() || state_.CommitWaits(); });
+      Hold hold(mutex_);
+      committer_wake_.wait(hold.lock, [this] { return state_.stopping() || state_.CommitWaits(); });
       if (!state_.CommitWaits()) return;
       plan = state_.JudgeGroup(clock_.Wall());
     }
@@ -328,7 +336,7 @@ void ServerCore::JobOver(int64_t job) {
   Locked([&](Actions& actions) {
     state_.JobOver(job, Now(), actions);
     const std::shared_ptr<JobFeed> over = state_.FindFeed(job);
-    const std::string state = over == nullptr ? "" : over->row().state;
+    const std::string state = over == nullptr ? "" : over->state();
     if (IsFinalJobState(state)) metrics().Add(Metric::kJobsEnded, state);  // else the next server goes on with it
   });
 }

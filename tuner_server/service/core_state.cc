@@ -279,6 +279,8 @@ void CoreState::JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan
 }
 
 void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan, Known& known) {
+  const ItemResult* refused = nullptr;  // the first
+  std::string holder;                   // of its lease
   for (const ItemResult& result : submission.results) {
     // Two of one group are compared with one another, for neither is committed yet.
     const std::tuple key(result.lease, result.item, result.attempt);
@@ -287,10 +289,9 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitP
     const bool contradicts = same != nullptr && !(same->trial == result.trial && same->model == result.model);
     const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
     submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict && !contradicts);
-    if (!submission.acks.back()) {
-      LogWarn({.lease = result.lease, .worker = verdict.worker.name},
-              "item {} attempt {}: it contradicts what came first, or is another worker's: refused", result.item,
-              result.attempt);
+    if (!submission.acks.back() && refused == nullptr) {
+      refused = &result;
+      holder = verdict.worker.name;
     }
     switch (verdict.judgement) {
       case Dispatcher::Judgement::kFirst:
@@ -306,6 +307,10 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitP
         break;
     }
   }
+  if (refused == nullptr) return;
+  LogWarn({.lease = refused->lease, .worker = holder},
+          "item {} attempt {}: it contradicts what came first, or is another worker's: {} results of {} are refused",
+          refused->item, refused->attempt, std::ranges::count(submission.acks, false), submission.acks.size());
 }
 
 void CoreState::PlanLeases(CommitPlan& plan, absl::Time wall) {
@@ -382,7 +387,7 @@ void CoreState::StoreFails(const absl::Status& why, absl::Duration now) {
   const std::string line = absl::StrCat("results could not be stored: ", why.message());
   if (store_fails_since_ == absl::InfiniteDuration()) {
     store_fails_since_ = now;
-    spdlog::error("{}", line);
+    LogError({}, "{}", line);
   }
   if (absl::IsDataLoss(why) && !std::exchange(store_broken_, true)) options_.on_broken_store(why);
   // Two failures far apart, with nothing to be stored between, are no failure that lasts.
@@ -503,7 +508,7 @@ FleetStatus CoreState::Status() const {
   for (const auto& [key, items] : dispatcher_.WaitingItems()) status.keys[key].pending = items;
   for (const auto& [key, items] : dispatcher_.LeasedItems()) status.keys[key].leased = items;
   for (const auto& [id, job] : jobs_) {
-    ++status.jobs[job.feed->row().state];
+    ++status.jobs[job.feed->state()];
     if (job.port != nullptr) ++status.keys[job.port->spec().device_key].jobs;
   }
   for (const auto& [key, said] : awaited_) status.keys[key].awaited = true;

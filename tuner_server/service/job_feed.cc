@@ -60,6 +60,16 @@ bool JobFeed::over() const {
   return IsFinalJobState(view_.state);
 }
 
+std::string JobFeed::state() const {
+  std::lock_guard lock(mutex_);
+  return view_.state;
+}
+
+std::string JobFeed::owner() const {
+  std::lock_guard lock(mutex_);
+  return row_.owner;
+}
+
 JobRow JobFeed::row() const {
   std::lock_guard lock(mutex_);
   JobRow row = row_;

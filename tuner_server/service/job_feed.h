@@ -52,7 +52,9 @@ class JobFeed {
   void Publish(JobView view, JobRow row, std::vector<std::pair<size_t, TaskView>> tasks);
 
   bool over() const;
-  JobRow row() const;  // as a list shows it
+  std::string state() const;
+  std::string owner() const;
+  JobRow row() const;  // all of it: once the job is done, with a summary of megabytes
   // What changed after the cursor; nullopt: nothing.
   std::optional<JobNews> Since(int64_t cursor) const;
   // About how many bytes that has, which are texts for the most part; 0: nothing.

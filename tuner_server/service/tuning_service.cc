@@ -302,7 +302,7 @@ absl::Status Begin(ServerCore& core, const std::string& owner, const v1::SubmitJ
 TuningServiceImpl::JobSubject TuningServiceImpl::SubjectOf(int64_t job) {
   JobSubject about{.subject = {.text = absl::StrCat("job ", job)}};
   if (const std::shared_ptr<JobFeed> feed = core_.FindJob(job)) {
-    about.subject.owner = feed->row().owner;
+    about.subject.owner = feed->owner();
     about.live = true;
   }
   return about;

@@ -4,15 +4,19 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <sys/fsuid.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -195,6 +199,27 @@ TEST_F(ListenerTest, WithoutDescriptorsTheServerAnswersWhoIsConnectedAndLaterEve
 }
 
 // --- memory ---
+
+// accept(2) fails then whether anybody waits or not, and its loop once never ended.
+TEST_F(ListenerTest, WithoutDescriptorsAListenerShedsWhoWaitsAndStillHearsThatItIsToStop) {
+  const auto listener = Listener::Bind("unix:" + Path("s"), Clock::System());
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const Descriptor peer = ConnectUnix((*listener)->address());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{256, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Descriptor> all;
+  do {
+    all.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  } while (all.back().valid());
+  (*listener)->Serve(nullptr);  // nobody gets so far
+  EXPECT_TRUE(AwaitEnd(peer.get(), kPatienceMs));
+  auto closed = std::async(std::launch::async, [&] { (*listener)->Close(); });
+  EXPECT_EQ(closed.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  all.clear();
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
 
 TEST_F(ListenerTest, RequestsThatDoNotEndTakeABoundedAmountOfMemoryWhateverTheyComeBy) {
   constexpr int kPeers = 16, kCalls = 4, kStalledMs = 500, kTries = 5;

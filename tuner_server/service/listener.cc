@@ -23,6 +23,8 @@ constexpr absl::Duration kLook = absl::Milliseconds(200);  // between two looks 
 constexpr int64_t kQuietBytes = 16 << 10;                  // less between two looks needs no closer one
 constexpr absl::Duration kDeaf = absl::Seconds(5);         // to the address of a flood
 constexpr absl::Duration kBetweenLines = absl::Seconds(10);
+// With no descriptor free, accept fails whether anybody waits or not: not tried again before this is over.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
 
 int DescriptorLimit() {
   rlimit limit{};
@@ -88,7 +90,7 @@ Listener::~Listener() { Close(); }
 void Listener::Serve(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server) {
   server_ = std::move(server);
   Watch(stop_.get(), EPOLLIN);
-  for (const Descriptor& socket : sockets_->sockets()) Watch(socket.get(), EPOLLIN);
+  ResumeAccepting();
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -107,10 +109,21 @@ void Listener::Watch(int fd, uint32_t events) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
+void Listener::PauseAccepting() {
+  accept_from_ = Now() + kPause;
+  for (const Descriptor& socket : sockets_->sockets()) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+}
+
+void Listener::ResumeAccepting() {
+  accept_from_.reset();
+  for (const Descriptor& socket : sockets_->sockets()) Watch(socket.get(), EPOLLIN);
+}
+
 void Listener::Loop() {
   std::array<epoll_event, 64> events;
   for (absl::Duration look = Now() + kLook;;) {
-    const int timeout = connections_.empty() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(kLook));
+    const absl::Duration wait = accept_from_ ? kPause : connections_.empty() ? absl::InfiniteDuration() : kLook;
+    const int timeout = wait == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(wait));
     const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
     for (int i = 0; i < n; ++i) {
       const int fd = events[i].data.fd;
@@ -122,6 +135,7 @@ void Listener::Loop() {
         AcceptAll(fd);
       }
     }
+    if (accept_from_ && Now() >= *accept_from_) ResumeAccepting();
     if (Now() < look) continue;
     LookForFloods();
     look = Now() + kLook;
@@ -136,19 +150,20 @@ void Listener::AcceptAll(int socket) {
     if (connection.valid()) {
       Take(std::move(connection), peer, socket);
     } else if (errno == EMFILE || errno == ENFILE) {
-      ShedOne(socket);
+      if (!ShedOne(socket)) return PauseAccepting();
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;  // nobody waits
     }
   }
 }
 
-// Otherwise it would wait in the queue, and the loop would spin on it.
-void Listener::ShedOne(int socket) {
+// Otherwise it would wait in the queue. False: nobody waits, or another thread took the descriptor.
+bool Listener::ShedOne(int socket) {
   spare_.Reset();
-  Descriptor(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC)).Reset();
+  const bool shed = Descriptor(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC)).valid();
   spare_.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  Refuse("no descriptor is left");
+  if (shed) Refuse("no descriptor is left");
+  return shed;
 }
 
 void Listener::Take(Descriptor connection, const sockaddr_storage& name, int socket) {

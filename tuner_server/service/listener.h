@@ -59,9 +59,11 @@ class Listener {
   void Loop();
   void Watch(int fd, uint32_t events);
   void AcceptAll(int socket);
+  void PauseAccepting();
+  void ResumeAccepting();
   void Take(Descriptor connection, const sockaddr_storage& name, int socket);
   void Forget(std::map<int, Connection>::iterator connection);
-  void ShedOne(int socket);
+  bool ShedOne(int socket);
   void Refuse(const char* why);
   void LookForFloods();
   bool Floods(Connection& connection);
@@ -76,6 +78,7 @@ class Listener {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
 
   // The thread's own.
+  std::optional<absl::Duration> accept_from_;  // while nobody is accepted
   LocalPeers local_;
   std::map<int, Connection> connections_;          // by their duplicate
   std::map<std::string, int> of_peer_;             // how many connections, where there are any

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tuner_server/service/fair_share.h"
-#include "tuner_server/service/watch_room.h"
+#include "tuner_server/service/shared_room.h"
 
 namespace temper {
 namespace {
@@ -67,8 +67,8 @@ TEST(LeavesEnough, IsNotFooledByWhatIsHuge) {
   EXPECT_TRUE(LeavesEnough("a", 1, 4, 1, 10));
 }
 
-TEST(WatchRoom, IsSharedAndGivenBack) {
-  WatchRoom room(100);
+TEST(SharedRoom, IsSharedAndGivenBack) {
+  SharedRoom room(100);
   EXPECT_TRUE(room.Take("a", 40));
   EXPECT_FALSE(room.Take("a", 20)) << "it would have more than it leaves";
   EXPECT_TRUE(room.Take("b", 30));

@@ -1,7 +1,8 @@
 // What comes over the wire is limited and harms nobody else; what is listed comes in pages.
 #include "base/utf8.h"
+#include "proto/channel.h"
 #include "tests/server/service_fixture.h"
-#include "tuner_server/service/export_seats.h"
+#include "tuner_server/service/tuning_service.h"
 
 namespace temper {
 namespace {
@@ -170,7 +171,8 @@ TEST_F(ServiceTest, WhatIsCompressedIsNotUnpacked) {
 // Exports that nobody reads, of one caller.
 class UnreadExports {
  public:
-  UnreadExports(const std::string& address, FallibleStore& store) {
+  UnreadExports(const std::string& address, FallibleStore& store, std::string identity = "")
+      : identity_(std::move(identity)) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // what it takes in before somebody reads stays small
     stub_ =
@@ -187,6 +189,7 @@ class UnreadExports {
   bool Begin() {
     contexts_.push_back(std::make_unique<grpc::ClientContext>());
     SetDeadline(*contexts_.back());
+    if (!identity_.empty()) contexts_.back()->AddMetadata(kIdentityKey, identity_);
     readers_.push_back(stub_->ExportRecords(contexts_.back().get(), {}));
     v1::Record record;
     return readers_.back()->Read(&record);
@@ -194,14 +197,15 @@ class UnreadExports {
   grpc::Status Finish() { return readers_.back()->Finish(); }
 
  private:
+  const std::string identity_;
   std::unique_ptr<v1::TuningService::Stub> stub_;
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts_;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::Record>>> readers_;
 };
 
 TEST_F(ServiceTest, OneCallersExportsLeaveRoomForThoseOfOthers) {
-  UnreadExports exports(address_, store_);
-  for (int i = 0; i < ExportSeats::kMostOfOne; ++i) EXPECT_TRUE(exports.Begin());
+  UnreadExports exports(address_, store_, "one");
+  for (size_t i = 0; i < TuningServiceImpl::kMostExports / 2; ++i) EXPECT_TRUE(exports.Begin());
   EXPECT_FALSE(exports.Begin());
   EXPECT_EQ(exports.Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   const auto other = *TunerClient::Connect(address_, {.call_timeout = kPatience, .identity = "other"});
@@ -214,7 +218,7 @@ TEST_F(ServiceTest, AnExportThatNobodyReadsEnds) {
   server_.reset();
   StartServer();
   UnreadExports exports(address_, store_);
-  for (int i = 0; i < ExportSeats::kMostOfOne; ++i) EXPECT_TRUE(exports.Begin());
+  for (size_t i = 0; i < TuningServiceImpl::kMostExports; ++i) EXPECT_TRUE(exports.Begin());
   absl::Status exported;
   const absl::Time give_up = absl::Now() + kPatience;
   do {

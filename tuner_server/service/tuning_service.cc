@@ -22,8 +22,8 @@ constexpr absl::Duration kRoomAgain = absl::Milliseconds(300);
 class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
   // Who has not taken an event after `patience` is cut off.
-  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, absl::Duration patience, WatchRoom& room, Callers& callers,
-               grpc::CallbackServerContext* context, Principal caller)
+  WatchReactor(std::shared_ptr<JobFeed> job, int64_t cursor, absl::Duration patience, SharedRoom& room,
+               Callers& callers, grpc::CallbackServerContext* context, Principal caller)
       : job_(std::move(job)),
         cursor_(cursor),
         room_(room),
@@ -116,7 +116,7 @@ class WatchReactor : public grpc::ServerWriteReactor<v1::JobEvent> {
   int64_t cursor_;
   v1::JobEvent event_;
   bool writing_ = false, ended_ = false, cancelled_ = false;
-  WatchRoom& room_;
+  SharedRoom& room_;
   const std::string who_;
   size_t taken_ = 0;                    // of the room, by the event that is being written
   std::unique_ptr<grpc::Alarm> again_;  // while there is no room
@@ -160,17 +160,18 @@ absl::StatusOr<RecordFilter> FilterOf(const v1::ExportRecordsRequest& request) {
 class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
  public:
   // Who has not taken a record after `patience` is cut off.
-  ExportReactor(Store& store, WorkPool& pool, ExportSeats& seats, grpc::CallbackServerContext* context,
+  ExportReactor(Store& store, WorkPool& pool, SharedRoom& exports, grpc::CallbackServerContext* context,
                 absl::Duration patience)
-      : store_(store), pool_(pool), seats_(seats), slow_(*context, patience) {}
+      : store_(store), pool_(pool), exports_(exports), slow_(*context, patience) {}
 
   void Begin(const v1::ExportRecordsRequest& request, Callers& callers, grpc::CallbackServerContext* context,
              Principal caller) {
     absl::StatusOr<RecordFilter> filter = FilterOf(request);
     if (!filter.ok()) return Refuse(filter.status());
     const std::string who = Sharer(caller);
-    if (const absl::Status seated = seats_.Take(who); !seated.ok()) return Refuse(seated);
-    seat_ = who;
+    if (!exports_.Take(who, 1))
+      return Refuse(absl::ResourceExhaustedError("the server is busy with other exports; try again later"));
+    who_ = who;
     lasting_.emplace(callers, context, std::move(caller));
     best_ = request.best();
     filter_ = *std::move(filter);
@@ -188,13 +189,13 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
       Load();
   }
   void OnDone() override {
-    if (seat_) seats_.Leave(*seat_);
+    if (who_) exports_.Leave(*who_, 1);
     delete this;
   }
 
  private:
   void Load() {
-    const absl::Status queued = pool_.Run(*seat_, 0, [this] { LoadNow(); });
+    const absl::Status queued = pool_.Run(*who_, 0, [this] { LoadNow(); });
     if (!queued.ok()) Finish(ToGrpc(queued));
   }
   void LoadNow() {
@@ -216,8 +217,8 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
 
   Store& store_;
   WorkPool& pool_;
-  ExportSeats& seats_;
-  std::optional<std::string> seat_;
+  SharedRoom& exports_;
+  std::optional<std::string> who_;  // has a place among them
   bool best_ = false;
   RecordFilter filter_;
   std::vector<v1::Record> page_;

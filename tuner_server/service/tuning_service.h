@@ -5,14 +5,15 @@
 #include "temper/v1/tuning.grpc.pb.h"
 #include "tuner_server/service/callers.h"
 #include "tuner_server/service/core.h"
-#include "tuner_server/service/export_seats.h"
-#include "tuner_server/service/watch_room.h"
+#include "tuner_server/service/shared_room.h"
 #include "tuner_server/service/work_pool.h"
 
 namespace temper {
 
 class TuningServiceImpl : public v1::TuningService::CallbackService {
  public:
+  static constexpr size_t kMostExports = 16;  // at once: each holds a page until its reader takes it
+
   TuningServiceImpl(ServerCore& core, Callers& callers) : core_(core), callers_(callers) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context, const v1::SubmitJobRequest* request,
@@ -47,8 +48,8 @@ class TuningServiceImpl : public v1::TuningService::CallbackService {
 
   ServerCore& core_;
   Callers& callers_;
-  ExportSeats exports_;
-  WatchRoom watch_room_{64 << 20};
+  SharedRoom exports_{kMostExports};
+  SharedRoom watch_room_{64 << 20};  // events of large jobs are large
   WorkPool reads_{{.threads = 4, .waiting = 256, .bytes = 64 << 20}};
   WorkPool pages_{{.threads = 2, .waiting = 256, .bytes = 1 << 20}};  // of exports, which may look at every record
   WorkPool lists_{{.threads = 1, .waiting = 256, .bytes = 1 << 20}};  // of devices: reads of the store hold none up

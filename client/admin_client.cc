@@ -12,16 +12,7 @@ using Stub = v1::AdminService::Stub;
 
 }  // namespace
 
-struct AdminClient::Impl {
-  std::shared_ptr<ServerConnection> connection;
-  std::unique_ptr<Stub> stub;
-
-  template <typename Request, typename Reply>
-  absl::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*), const Request& request,
-                    Reply& reply) const {
-    return connection->Call(*stub, method, request, reply);
-  }
-};
+struct AdminClient::Impl : ServiceConnection<v1::AdminService> {};
 
 AdminClient::AdminClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AdminClient::~AdminClient() = default;
@@ -31,8 +22,7 @@ const std::string& AdminClient::address() const { return impl_->connection->addr
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& address,
                                                                   const ClientOptions& options) {
   auto impl = std::make_unique<Impl>();
-  TEMPER_ASSIGN_OR_RETURN(impl->connection, ServerConnection::Dial(address, options));
-  impl->stub = v1::AdminService::NewStub(impl->connection->channel());
+  TEMPER_RETURN_IF_ERROR(impl->Dial(address, options));
   return std::unique_ptr<AdminClient>(new AdminClient(std::move(impl)));
 }
 

@@ -63,4 +63,22 @@ class ServerConnection {
   const std::shared_ptr<grpc::Channel> channel_;
 };
 
+// The way to one of a server's services.
+template <typename Service>
+struct ServiceConnection {
+  std::shared_ptr<ServerConnection> connection;
+  std::unique_ptr<typename Service::Stub> stub;
+
+  absl::Status Dial(const std::string& address, const ClientOptions& options) {
+    TEMPER_ASSIGN_OR_RETURN(connection, ServerConnection::Dial(address, options));
+    stub = Service::NewStub(connection->channel());
+    return absl::OkStatus();
+  }
+  template <typename Request, typename Reply>
+  absl::Status Call(grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                    const Request& request, Reply& reply) const {
+    return connection->Call(*stub, method, request, reply);
+  }
+};
+
 }  // namespace temper

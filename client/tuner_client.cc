@@ -82,16 +82,7 @@ bool StopSignal::cancelled() const {
   return impl_->cancelled;
 }
 
-struct TunerClient::Impl {
-  std::shared_ptr<ServerConnection> connection;
-  std::unique_ptr<v1::TuningService::Stub> stub;
-
-  template <typename Request, typename Reply>
-  absl::Status Call(grpc::Status (v1::TuningService::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
-                    const Request& request, Reply& reply) const {
-    return connection->Call(*stub, method, request, reply);
-  }
-};
+struct TunerClient::Impl : ServiceConnection<v1::TuningService> {};
 
 TunerClient::TunerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TunerClient::~TunerClient() = default;
@@ -101,8 +92,7 @@ const std::string& TunerClient::address() const { return impl_->connection->addr
 absl::StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::string& address,
                                                                   const ClientOptions& options) {
   auto impl = std::make_unique<Impl>();
-  TEMPER_ASSIGN_OR_RETURN(impl->connection, ServerConnection::Dial(address, options));
-  impl->stub = v1::TuningService::NewStub(impl->connection->channel());
+  TEMPER_RETURN_IF_ERROR(impl->Dial(address, options));
   return std::unique_ptr<TunerClient>(new TunerClient(std::move(impl)));
 }
 

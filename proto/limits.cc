@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "trial/trial.h"
+
 namespace temper {
 namespace {
 
@@ -72,7 +74,7 @@ constexpr FieldLimit kTable[] = {
     {"RegisterRequest.target", kTarget},
     {"RegisterRequest.codegen_id", kCodegen},
     {"RegisterRequest.threads", kThreads},
-    {"RegisterRequest.slots", Integer(1, 64)},
+    {"RegisterRequest.slots", Integer(1, kMostSlots)},
     {"RegisterRequest.shares_server_cores", kAny},
     {"RegisterRequest.name", kName},
     {"RegisterRequest.instance", kInstance},
@@ -83,7 +85,7 @@ constexpr FieldLimit kTable[] = {
     {"RegisterReply.sync_ms", Integer(0, kHour)},
     {"SyncRequest.session", kSession},
     {"SyncRequest.leases", kId.Items(kLeases)},
-    {"SyncRequest.free_slots", Integer(0, 64)},
+    {"SyncRequest.free_slots", Integer(0, kMostSlots)},
     {"SyncRequest.wait_ms", Integer(0, 60'000)},
     {"SyncReply.grants", kMessage.Items(kLeases)},
     {"SyncReply.cancels", kId.Items(kLeases)},

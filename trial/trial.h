@@ -11,6 +11,8 @@
 
 namespace temper {
 
+inline constexpr int kMostSlots = 64;  // leases that a worker may hold at once
+
 // How to measure.
 struct SamplingPlan {
   int repeats = 3;              // samples of a contender

@@ -9,7 +9,6 @@
 namespace temper {
 namespace {
 
-constexpr int kMostSlots = 64;
 // A batch's slowest build and runs, were all of its candidates to use up their caps, is no measure of what it takes;
 // but nothing honest takes longer.
 constexpr absl::Duration kLongestModel = absl::Minutes(20);  // building and running it, by the sandbox's caps

@@ -11,8 +11,6 @@
 namespace temper {
 namespace {
 
-constexpr int kMostSlots = 64;
-
 bool Sound(const std::vector<double>& samples) {
   return !samples.empty() && std::ranges::all_of(samples, [](double s) { return std::isfinite(s) && s > 0; });
 }

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alternatives.h"
+#include "compiler/ops/legal_configs.h"
 #include "compiler/target/threads.h"
 
 namespace temper {
@@ -233,11 +234,8 @@ absl::StatusOr<KernelChoice> Records::Choose(const Workload& w, const Target& t)
   TEMPER_ASSIGN_OR_RETURN(std::optional<BestAnswer> best, Ask(query));
   if (!best.has_value()) return untuned;
   const bool stale = best->record.codegen_id != CodegenId(t);
-  const TemplateDef* def = FindTemplate(best->record.template_name);
-  absl::StatusOr<Config> config = ParseConfig(best->record.config);
-  if ((stale && options_.strict) || def == nullptr || !def->matches(w, t) || !config.ok() ||
-      !def->space(w, t).Check(*config).ok())
-    return untuned;
+  const absl::StatusOr<Config> config = LegalConfigs(w, t).Read(best->record.template_name, best->record.config);
+  if ((stale && options_.strict) || !config.ok()) return untuned;
   return KernelChoice{best->record.template_name,      *config, best->level,
                       std::to_string(best->record.id), stale,   MedianCost(best->record),
                       best->record.device_key};

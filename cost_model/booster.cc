@@ -116,16 +116,13 @@ void AddMargins(const Booster& b, std::span<const float> rows, size_t width, std
 
 absl::Status BoosterTrainer::Add(const Workload& w, int group, std::string_view template_name, const Config& config,
                                  double cost_s) {
-  const TemplateDef* def = FindTemplate(template_name);
-  if (def == nullptr || !def->matches(w, target_) || !(cost_s > 0)) {
+  if (!(cost_s > 0)) {
     return absl::InvalidArgumentError(
         absl::StrCat("no sample to train on: template ", std::string(template_name), ", ", cost_s, " s"));
   }
-  const std::pair of_template(group, std::string(template_name));
-  auto space = spaces_.find(of_template);
-  if (space == spaces_.end()) space = spaces_.emplace(of_template, def->space(w, target_)).first;
-  TEMPER_RETURN_IF_ERROR(space->second.Check(config));
-  workloads_.try_emplace(group, w);
+  const auto [known, fresh] = groups_.try_emplace(group, nullptr);
+  if (fresh) known->second = std::make_unique<Group>(w, target_);
+  TEMPER_RETURN_IF_ERROR(known->second->legal.Check(template_name, config));
   by_template_[std::string(template_name)].push_back({Text(config), group, std::log(cost_s)});
   return absl::OkStatus();
 }
@@ -167,7 +164,7 @@ absl::StatusOr<std::vector<BoosterTrainer::Row>> BoosterTrainer::RowsOf(const st
   std::vector<Row> rows;
   for (const Sample& s : samples) {
     TEMPER_ASSIGN_OR_RETURN(const Config config, ParseConfig(s.config));
-    rows.push_back(RowOf(base_, workloads_.at(s.group), *FindTemplate(template_name), config, target_));
+    rows.push_back(RowOf(base_, groups_.at(s.group)->workload, *FindTemplate(template_name), config, target_));
   }
   return rows;
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "compiler/ops/legal_configs.h"
 #include "cost_model/labels.h"
 #include "cost_model/xgboost/forest.h"
 #include "cost_model/xgboost/trainer.h"
@@ -49,6 +51,8 @@ class BoosterTrainer {
  public:
   // What is trained goes on from where `base`, which must outlive it, leaves off.
   BoosterTrainer(Target target, std::span<const Booster> base) : target_(std::move(target)), base_(base) {}
+  BoosterTrainer(const BoosterTrainer&) = delete;  // its groups refer to its target
+  BoosterTrainer& operator=(const BoosterTrainer&) = delete;
 
   // A candidate of the task `group`, whose workload is always the same; infinite seconds are a failure.
   // kInvalidArgument: no such template, none for this workload on the target, no config of its space, a cost that is no
@@ -85,8 +89,12 @@ class BoosterTrainer {
 
   const Target target_;
   const std::span<const Booster> base_;
-  std::map<int, Workload> workloads_;                          // by group
-  std::map<std::pair<int, std::string>, ConfigSpace> spaces_;  // by group and template
+  struct Group {
+    const Workload workload;
+    LegalConfigs legal;
+    Group(const Workload& w, const Target& t) : workload(w), legal(workload, t) {}
+  };
+  std::map<int, std::unique_ptr<Group>> groups_;
   std::map<std::string, std::vector<Sample>, std::less<>> by_template_;
 };
 

@@ -8,6 +8,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/graph/alternatives.h"
 #include "compiler/graph/extract.h"
+#include "compiler/ops/legal_configs.h"
 #include "compiler/target/threads.h"
 
 namespace temper {
@@ -178,10 +179,8 @@ ChooseFn ChooserOf(const LockEntry& entry) {
     TEMPER_ASSIGN_OR_RETURN(KernelChoice choice, ChooseDefault(w, t));
     if (choice.template_name == kernel->template_name && Text(choice.config) == kernel->config) return choice;
     choice.template_name = kernel->template_name;
-    const absl::StatusOr<Config> config = ParseConfig(kernel->config);
-    const TemplateDef* def = FindTemplate(kernel->template_name);
-    const bool fits = def != nullptr && def->matches(w, t) && config.ok() && def->space(w, t).Check(*config).ok();
-    if (!fits) {
+    const absl::StatusOr<Config> config = LegalConfigs(w, t).Read(kernel->template_name, kernel->config);
+    if (!config.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("the lock's choice ", kernel->template_name, " ", kernel->config,
                                                      " is not legal in this build for ", Text(w),
                                                      ": tune and lock again"));

@@ -16,6 +16,7 @@
 #include "cli/local_fleet.h"
 #include "cli/report/progress.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/ops/legal_configs.h"
 #include "cost_model/booster.h"
 #include "cost_model/training_shapes.h"
 
@@ -78,14 +79,9 @@ absl::StatusOr<std::optional<Target>> ReadRecords(const PretrainOptions& o, std:
                              })->first;
   TEMPER_ASSIGN_OR_RETURN(const Target made_for, ParseTarget(target));
   for (DrawnShape& shape : *shapes) {
-    std::map<std::string, ConfigSpace> spaces;
-    for (const TemplateDef* def : TemplatesFor(shape.workload, made_for))
-      spaces.emplace(def->name, def->space(shape.workload, made_for));
-    std::erase_if(shape.records, [&](const Record& r) {
-      const auto space = spaces.find(r.template_name);
-      const absl::StatusOr<Config> config = ParseConfig(r.config);
-      return r.target != target || space == spaces.end() || !config.ok() || !space->second.Check(*config).ok();
-    });
+    LegalConfigs legal(shape.workload, made_for);
+    std::erase_if(shape.records,
+                  [&](const Record& r) { return r.target != target || !legal.Read(r.template_name, r.config).ok(); });
   }
   return made_for;
 }

@@ -7,14 +7,15 @@
 #include "cli/command.h"
 #include "compiler/graph/extract.h"
 #include "compiler/ops/describe.h"
+#include "compiler/ops/legal_configs.h"
 
 namespace temper {
 namespace {
 
 absl::StatusOr<double> DraftSeconds(const ChosenKernel& kernel, const Target& target) {
-  const TemplateDef* def = FindTemplate(kernel.choice.template_name);
-  if (def == nullptr || !def->matches(kernel.workload, target)) return NoTemplateFits(kernel.workload, target);
-  TEMPER_RETURN_IF_ERROR(def->space(kernel.workload, target).Check(kernel.choice.config));
+  LegalConfigs legal(kernel.workload, target);
+  TEMPER_RETURN_IF_ERROR(legal.Check(kernel.choice.template_name, kernel.choice.config));
+  const TemplateDef* def = legal.Find(kernel.choice.template_name);
   return def->footprint(kernel.workload, kernel.choice.config, target).draft_s;
 }
 

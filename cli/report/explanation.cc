@@ -14,6 +14,7 @@
 #include "compiler/graph/alias.h"
 #include "compiler/graph/extract.h"
 #include "compiler/ops/describe.h"
+#include "compiler/ops/legal_configs.h"
 #include "compiler/ops/shape_distance.h"
 #include "compiler/target/threads.h"
 #include "storage/best.h"
@@ -61,42 +62,23 @@ absl::StatusOr<Digest> Read(Records& records, const std::vector<Task>& tasks, co
 
 // --- configs ---
 
-// Of one operator: knows which configs of which templates are legal, so that their footprints can be asked for.
-class Configs {
- public:
-  Configs(const Workload& w, const Target& t) : workload_(w), target_(t) {
-    for (const TemplateDef* def : TemplatesFor(w, t)) Add(def);
-  }
-  void Add(const TemplateDef* def) {
-    const auto known = [def](const auto& entry) { return entry.first == def; };
-    if (std::ranges::none_of(spaces_, known)) spaces_.emplace_back(def, def->space(workload_, target_));
-  }
-  // nullopt: not legal in this build.
-  std::optional<ConfigReport> Look(const std::string& template_name, const std::string& config) const {
-    for (const auto& [def, space] : spaces_) {
-      if (def->name != template_name) continue;
-      absl::StatusOr<Config> parsed = ParseConfig(config);
-      if (!parsed.ok() || !space.Check(*parsed).ok()) return std::nullopt;
-      ConfigReport report;
-      report.template_name = template_name;
-      report.config = *std::move(parsed);
-      report.footprint = def->footprint(workload_, report.config, target_);
-      report.draft_s = report.footprint.draft_s;
-      return report;
-    }
-    return std::nullopt;
-  }
-  bool IsThisBuilds(const Record& r) const {
-    return std::any_of(spaces_.begin(), spaces_.end(), [&](const auto& entry) {
-      return entry.first->name == r.template_name && entry.first->version == r.template_version;
-    });
-  }
+// What is reported of a config; nullopt: it is not legal in this build.
+std::optional<ConfigReport> Look(LegalConfigs& legal, const Workload& w, const Target& t,
+                                 const std::string& template_name, const std::string& config) {
+  absl::StatusOr<Config> read = legal.Read(template_name, config);
+  if (!read.ok()) return std::nullopt;
+  ConfigReport report;
+  report.template_name = template_name;
+  report.config = *std::move(read);
+  report.footprint = legal.Find(template_name)->footprint(w, report.config, t);
+  report.draft_s = report.footprint.draft_s;
+  return report;
+}
 
- private:
-  const Workload& workload_;
-  const Target& target_;
-  std::vector<std::pair<const TemplateDef*, ConfigSpace>> spaces_;
-};
+bool IsThisBuilds(const LegalConfigs& legal, const Record& r) {
+  const TemplateDef* def = legal.Find(r.template_name);
+  return def != nullptr && def->version == r.template_version;
+}
 
 // --- the nearest record ---
 
@@ -115,9 +97,9 @@ std::optional<Nearest> FindNearest(const Workload& w, const Target& target, cons
     nearest = Nearest{kHow[kin], std::get<2>(rank), 0, record, Describe(*other)};
     least = rank;
     if (record.target != target_text) continue;
-    const Configs configs(*other, target);
-    const auto legal = configs.Look(record.template_name, record.config);
-    if (legal.has_value() && configs.IsThisBuilds(record)) nearest->scale = MedianCost(record) / legal->draft_s;
+    LegalConfigs legal(*other, target);
+    const auto known = Look(legal, *other, target, record.template_name, record.config);
+    if (known.has_value() && IsThisBuilds(legal, record)) nearest->scale = MedianCost(record) / known->draft_s;
   }
   return nearest;
 }
@@ -152,7 +134,7 @@ void SetMeasured(ConfigReport* report, const Record& r) {
 
 // The default's own record: of the same code generator and job as the best one where there is one, since times of two
 // jobs' finals do not compare; finals first.
-void FindDefaultRecord(const std::vector<Record>& own, const Configs& configs, const std::string& codegen_id,
+void FindDefaultRecord(const std::vector<Record>& own, const LegalConfigs& legal, const std::string& codegen_id,
                        int64_t job, ConfigReport* untuned) {
   const auto preference = [&](const Record& r) {
     return std::tuple(r.codegen_id != codegen_id, r.job != job, RankOf(r));
@@ -160,7 +142,7 @@ void FindDefaultRecord(const std::vector<Record>& own, const Configs& configs, c
   const std::string config = Text(untuned->config);
   const Record* found = nullptr;
   for (const Record& r : own) {
-    if (!MayBeBest(r) || r.template_name != untuned->template_name || r.config != config || !configs.IsThisBuilds(r))
+    if (!MayBeBest(r) || r.template_name != untuned->template_name || r.config != config || !IsThisBuilds(legal, r))
       continue;
     if (found == nullptr || preference(r) < preference(*found)) found = &r;
   }
@@ -173,18 +155,20 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
   report.workload = Text(task.workload);
   report.what = Describe(task.workload);
   report.count = task.count;
-  Configs configs(task.workload, target);
+  LegalConfigs legal(task.workload, target);
+  const auto look = [&](const std::string& template_name, const std::string& config) {
+    return Look(legal, task.workload, target, template_name, config);
+  };
   TEMPER_ASSIGN_OR_RETURN(const Choice choice, DefaultChoice(task.workload, target));
-  configs.Add(choice.def);  // the fallback, where other templates are used only if measured
-  const std::optional<ConfigReport> untuned = configs.Look(std::string(choice.def->name), Text(choice.config));
+  const std::optional<ConfigReport> untuned = look(std::string(choice.def->name), Text(choice.config));
   if (!untuned.has_value()) return absl::InternalError(absl::StrCat("the default is not legal: ", report.workload));
   report.untuned = report.tuned = *untuned;
 
   TEMPER_ASSIGN_OR_RETURN(const std::optional<BestAnswer> best, records.Best(task.workload, target));
   std::string codegen_id = CodegenId(target);
   if (best.has_value()) {
-    if (const auto legal = configs.Look(best->record.template_name, best->record.config); legal.has_value()) {
-      report.tuned = *legal;
+    if (const auto known = look(best->record.template_name, best->record.config); known.has_value()) {
+      report.tuned = *known;
       report.level = best->level;
       report.purpose = best->record.purpose;
       report.age_s = static_cast<double>(now_unix_ms - best->record.time_unix_ms) * 1e-3;
@@ -195,7 +179,7 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
     }
   }
   if (const auto own = digest.own.find(report.workload); own != digest.own.end()) {
-    FindDefaultRecord(own->second, configs, codegen_id, best.has_value() ? best->record.job : 0, &report.untuned);
+    FindDefaultRecord(own->second, legal, codegen_id, best.has_value() ? best->record.job : 0, &report.untuned);
     if (report.tuned_itself()) {
       report.gap = FindSearchGap(own->second, best->record, report.untuned.template_name, Text(report.untuned.config));
     }
@@ -203,8 +187,8 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
       PlottedTrial trial{.id = r.id, .time_unix_ms = r.time_unix_ms};
       if (r.ok()) trial.measured_s = MedianCost(r);
       trial.may_be_best = MayBeBest(r);
-      if (const auto legal = configs.Look(r.template_name, r.config); legal.has_value() && configs.IsThisBuilds(r))
-        trial.draft_s = legal->draft_s;
+      if (const auto known = look(r.template_name, r.config); known.has_value() && IsThisBuilds(legal, r))
+        trial.draft_s = known->draft_s;
       report.failures += r.ok() ? 0 : 1;
       report.trials.push_back(trial);
     }

@@ -150,7 +150,7 @@ TEST(BoosterTrainer, RefusesWhatIsNoSample) {
   BoosterTrainer trainer(Machine(), {});
   const Workload w = Toy(50);
   const Config c = Configs(w)[0];
-  EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "unheard of", c, 1)));
+  EXPECT_TRUE(absl::IsNotFound(trainer.Add(w, 0, "unheard of", c, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "toy.knobs", c, 0)));
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "toy.knobs", c, std::nan(""))));
   EXPECT_FALSE(trainer.Add(w, 0, "toy.knobs", *ParseConfig("unheard=1"), 1).ok()) << "no config of the space";

@@ -187,6 +187,22 @@ TEST(TemplateTest, WinogradTransformsFiltersInTheKernel) {
   }
 }
 
+TEST(TemplateTest, LegalConfigsAreOfATemplateThatFitsAndOfItsSpace) {
+  const Workload w = Parse("(f32[4,8], const f32[8,16]) matmul(0,1) -> f32[4,16]; anchor=0");
+  const Target t;
+  const Choice choice = *DefaultChoice(w, t);
+  LegalConfigs legal(w, t);
+  const std::string name(choice.def->name);
+  EXPECT_EQ(legal.Find(name), choice.def);
+  EXPECT_EQ(*legal.Read(name, Text(choice.config)), choice.config);
+  EXPECT_TRUE(legal.Check("default", FindTemplate("default")->space(w, t).Enumerate(1).at(0)).ok()) << "the fallback fits what others fit";
+  EXPECT_TRUE(absl::IsNotFound(legal.Read("unheard of", "").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(legal.Read("conv2d.rows", Text(choice.config)).status()));
+  EXPECT_EQ(legal.Find("conv2d.rows"), nullptr);
+  EXPECT_FALSE(legal.Read(name, "unheard=1").ok());
+  EXPECT_FALSE(legal.Read(name, "no config").ok());
+}
+
 TEST(TemplateTest, WinogradMayBeForbidden) {
   std::string text = ConvText({16, 8, 8, 16, 3, 1, 1, 1, 1}, "", [](const std::string&, int) { return std::string(); });
   text.insert(text.find("strides=[1,1]") + std::string("strides=[1,1]").size(), " winograd=0");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "base/hash.h"
 #include "base/statistics.h"
+#include "compiler/ops/legal_configs.h"
 #include "storage/best.h"
 
 namespace temper {
@@ -35,20 +36,6 @@ int Differences(const Candidate& a, const Candidate& b) {
   int differences = 0;
   for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) differences += left[i] != right[i];
   return differences;
-}
-
-// By the names of their templates.
-using Spaces = std::map<std::string, ConfigSpace>;
-Spaces SpacesOf(const Workload& w, const Target& t) {
-  Spaces spaces;
-  for (const TemplateDef* def : TemplatesFor(w, t)) spaces.emplace(def->name, def->space(w, t));
-  return spaces;
-}
-
-bool IsLegal(const Spaces& spaces, const Record& r) {
-  const auto space = spaces.find(r.template_name);
-  const absl::StatusOr<Config> config = ParseConfig(r.config);
-  return space != spaces.end() && config.ok() && space->second.Check(*config).ok();
 }
 
 }  // namespace
@@ -151,21 +138,22 @@ void TaskSearch::ForgetFinalsBefore(const Record& record) {
 
 void TaskSearch::TryFirst(std::vector<const Record*> put) {
   std::ranges::stable_sort(put, {}, [](const Record* r) { return MedianCost(*r); });
-  const Spaces spaces = SpacesOf(task_.workload, target_);
+  LegalConfigs legal(task_.workload, target_);
   std::vector<WorkItem> first;
   for (const Record* r : put) {
     if (first.size() == kMostTriedFirst) break;
     WorkItem item{NewCandidate(r->template_name, r->template_version, r->config)};
-    if (IsLegal(spaces, *r) && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
+    if (legal.Read(r->template_name, r->config).ok() && !IsDefault(item) && MarkTried(item))
+      first.push_back(std::move(item));
   }
   again_.assign(first.rbegin(), first.rend());
 }
 
 absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
-  const Spaces spaces = SpacesOf(task_.workload, target_);
+  LegalConfigs legal(task_.workload, target_);
   for (const Record& record : known) {
-    if (!IsLegal(spaces, record)) continue;
+    if (!legal.Read(record.template_name, record.config).ok()) continue;
     const int version = FindTemplate(record.template_name)->version;
     const Candidate item = NewCandidate(record.template_name, version, record.config);
     ForgetFinalsBefore(record);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ops/legal_configs.h"
 #include "compiler/ops/template.h"
 #include "compiler/ops/templates/gpu_template.h"
 #include "compiler/ops/templates/templates.h"
@@ -144,14 +145,9 @@ absl::StatusOr<Config> WithColumnsShared(const Workload& w, std::string_view tem
 
 absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c,
                                    const Target& t) {
-  const TemplateDef* def = FindTemplate(template_name);
-  if (def == nullptr)
-    return absl::NotFoundError(absl::StrCat("no template is called '", std::string(template_name), "'"));
-  if (!def->matches(w, t))
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::string(template_name), " does not fit ", Text(w), " for ", t.generator));
-  TEMPER_RETURN_IF_ERROR(def->space(w, t).Check(c));
-  return def->build(w, c, t);
+  LegalConfigs legal(w, t);
+  TEMPER_RETURN_IF_ERROR(legal.Check(template_name, c));
+  return legal.Find(template_name)->build(w, c, t);
 }
 
 }  // namespace temper

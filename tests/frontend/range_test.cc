@@ -90,7 +90,23 @@ void Recurrent(ModelBuilder& m, const char* op, int64_t gates, const char* direc
   m.Node("Add", {"summed", "last"}, {"y"});
 }
 
+void Volumes(ModelBuilder& m) {
+  Weights(m, "w", {4, 2, 3, 3, 3});
+  onnx::NodeProto& conv = m.Node("Conv", {"x", "w"}, {"c"});
+  ModelBuilder::SetInts(conv, "pads", {1, 1, 1, 1, 1, 1});
+  ModelBuilder::SetInts(conv, "strides", {2, 1, 1});
+  m.Node("Relu", {"c"}, {"r"});
+  onnx::NodeProto& pool = m.Node("MaxPool", {"r"}, {"p"});
+  ModelBuilder::SetInts(pool, "kernel_shape", {2, 2, 2});
+  ModelBuilder::SetInts(pool, "strides", {1, 1, 1});
+  Weights(m, "back", {4, 3, 3, 2, 2});
+  onnx::NodeProto& up = m.Node("ConvTranspose", {"p", "back"}, {"y"});
+  ModelBuilder::SetInts(up, "strides", {2, 2, 2});
+  ModelBuilder::SetInts(up, "pads", {1, 0, 0, 0, 0, 0});
+}
+
 const RangeChain kRangeChains[] = {
+    {"volumes", {-1, 2, 5, 4, 3}, Volumes},
     {"attention", {2, -1, 4}, [](ModelBuilder& m) { Attention(m, false); }},
     {"causal attention", {2, -1, 4}, [](ModelBuilder& m) { Attention(m, true); }},
     {"products of columns",

@@ -129,6 +129,7 @@ class Rule {
     if (Scatters(node_.op)) return Scattered();
     if (node_.op == "tile") return Tiled();
     if (node_.op == "pad") return Padded();
+    if (node_.op == "unfold_planes") return Unfolded();
     if (op_.windows || node_.op == "conv2d" || node_.op == "group_norm" ||
         (node_.op == "resize" && result_[0] == ShapeAt(0)[0]))
       return Before(1);
@@ -165,18 +166,33 @@ class Rule {
     return found;
   }
 
-  // The axis stays one, or takes in axes behind it.
+  // The axis stays one, takes in axes behind it, or is parted where its extent is whole parts.
   Result Reshaped() const {
     const Varying v = *At(0);
     const Shape from = ShapeAt(0);
     if (from == result_) return v;
     const int64_t most = from[static_cast<size_t>(v.axis)];
     for (size_t d = 0; d < result_.size() && most > 1; ++d) {
-      if (result_[d] < most) continue;
+      if (result_[d] < most && !IsWhole(v.extent, most, result_[d])) continue;
       TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved, MovedTo(c_, v, from, result_, d));
       if (moved.has_value() && moved->lines == v.lines) return moved;
     }
     return Refused(node_.op);
+  }
+
+  // Whether the extent, `most` at most, is whole parts, of which there are `parts` at most.
+  bool IsWhole(ValueId extent, int64_t most, int64_t parts) const {
+    const auto multiple = c_.MultipleOf(extent);
+    return parts > 0 && most % parts == 0 && multiple.has_value() && multiple->second % (most / parts) == 0;
+  }
+
+  // Whole volumes stay whole.
+  Result Unfolded() const {
+    const Varying v = *At(0);
+    const int64_t planes = ShapeAt(0)[0], volumes = planes / node_.attrs.Int("depth", 1);
+    if (v.axis != 0 || v.lines > 1 || !IsWhole(v.extent, planes, volumes)) return Refused(node_.op);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId extent, ScaledExtent(c_, v.extent, result_[0], planes));
+    return Varying{0, extent};
   }
 
   Result Transposed() const {
@@ -613,13 +629,13 @@ absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
   const int64_t outer = NumElements(std::span(shape).first(axis)) * varying.lines, extent = shape[axis] / varying.lines;
   if (outer == 1) return v;
   TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, varying.extent, 1, varying.lines));
-  TEMPER_RETURN_IF_ERROR(CheckPlaces({outer, extent}));
-  const ValueId at = Counting(c, DType::kI64, {outer * extent});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId from, PlacesInLines(c, at, own, extent));
-  Shape flat(shape.begin() + varying.axis, shape.end());
-  flat[0] = outer * extent;
   TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {}, {v}));
-  TEMPER_ASSIGN_OR_RETURN(whole, GatherFlat(c, whole, from, std::move(flat)));
+  Shape lines = {outer, extent};
+  lines.insert(lines.end(), shape.begin() + varying.axis + 1, shape.end());
+  TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, std::move(lines)));
+  Attrs along;
+  along.Set("axis", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(whole, c.CallWhole("compact", std::move(along), {whole, own}));
   TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, shape));
   c.SetVaryings(whole, {varying});
   return whole;

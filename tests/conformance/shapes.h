@@ -167,6 +167,10 @@ inline constexpr Shape kShapes[] = {
     {"scan", "(f32[2,9,37]) cum_sum(0; axis=1 reverse=1) -> f32[2,9,37]; anchor=0"},
     {"scan", "(i64[5,3]) cum_sum(0; axis=0 exclusive=1) -> i64[5,3]; anchor=0"},
 
+    {"compact", "(f32[3,70], i64[]) compact(0,1; axis=1) -> f32[3,70]; anchor=0"},
+    {"compact", "(u8[5,300,2], i64[]) compact(0,1; axis=1) -> u8[5,300,2]; anchor=0"},
+    {"compact", "(i64[2,9,37], i64[]) compact(0,1; axis=-1) -> i64[2,9,37]; anchor=0"},
+
     {"scatter", "(f32[2,9,19], i64[2,5], f32[2,5,19]) scatter(0,1,2; axis=1) -> f32[2,9,19]; anchor=0"},
     {"scatter",
      "(f32[6000], i32[3000], f32[3000]) scatter_reduce(0,1,2; axis=0 reduction='sum') -> f32[6000]; anchor=0"},

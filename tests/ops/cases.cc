@@ -386,6 +386,14 @@ Case DepthToSpace(Rng& rng) {
           {RandomArray(rng, DType::kF32,
                        {1 + rng.Below(2), block * width * (1 + rng.Below(2)), 1 + rng.Below(3), 1 + rng.Below(3)})}};
 }
+Case Compact(Rng& rng) {
+  Case c = Anything(rng);
+  NDArray extent(DType::kI64, {});
+  extent.Set(0, static_cast<double>(rng.Below(7) - 1));
+  c.attrs.Set("axis", RandomAxis(rng, c.inputs[0].shape()));
+  c.inputs.push_back(extent);
+  return c;
+}
 Case UnfoldPlanes(Rng& rng) {
   const int64_t depth = 1 + rng.Below(4), taps = 1 + rng.Below(3), dilation = 1 + rng.Below(2),
                 group = 1 + rng.Below(2);
@@ -494,6 +502,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"top_k", TopK},
       {"cum_sum", CumSum},
       {"scatter", Scatter},
+      {"compact", Compact},
       {"scatter_reduce", ScatterReduce},
       {"non_max_suppression", Suppression},
   };

@@ -70,6 +70,7 @@ TEST(Infer, Shapes) {
       {"top_k", "k=3", {F({2, 5})}, Of(DType::kI32, {2, 3})},
       {"non_max_suppression", "k=3", {F({2, 4, 9}), F({2, 5, 9}), F({1}), F({1})}, Of(DType::kI32, {2, 5, 3})},
       {"cum_sum", "axis=-1 reverse=1", {F({2, 5})}, F({2, 5})},
+      {"compact", "axis=-1", {F({2, 7, 3}), Of(DType::kI64, {})}, F({2, 7, 3})},
       {"scatter", "axis=1", {F({2, 7, 3}), Of(DType::kI64, {2, 4}), F({2, 4, 3})}, F({2, 7, 3})},
       {"scatter_reduce", "reduction='largest'", {F({7}), Of(DType::kI32, {9}), F({9})}, F({7})},
   };
@@ -190,6 +191,9 @@ TEST(Infer, WhatIsWrongIsNamed) {
       {"top_k", "", {F({})}, "takes an axis"},
       {"top_k", "", {F({3'000'000'000})}, "an i32 does not hold"},
       {"top_k", "", {Of(DType::kBool, {2})}, "takes numbers"},
+      {"compact", "", {F({2, 2}), F({})}, "the extent is one i64"},
+      {"compact", "", {F({2, 2}), Of(DType::kI64, {1})}, "the extent is one i64"},
+      {"compact", "", {F({2, 0}), Of(DType::kI64, {})}, "there is an element"},
       {"cum_sum", "axis=2", {F({2, 2})}, "axis 2 is outside rank 2"},
       {"cum_sum", "", {F({})}, "axis 0 is outside rank 0"},
       {"scatter", "", {F({2}), F({2}), F({2})}, "places are i64 or i32"},

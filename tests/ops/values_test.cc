@@ -162,6 +162,20 @@ TEST(Values, DepthToSpace) {
   EXPECT_EQ(V("depth_to_space", "blocksize=1 width=4", {x}), (Values{0, 2, 4, 6, 1, 3, 5, 7}));
 }
 
+TEST(Values, CompactLaysWhatIsBeforeTheExtentOneLineBehindAnother) {
+  const NDArray x = Floats({2, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  const auto compact = [&](int64_t extent, const char* attrs) {
+    NDArray count(DType::kI64, {});
+    count.as<int64_t>()[0] = extent;
+    return V("compact", attrs, {x, count});
+  };
+  EXPECT_EQ(compact(2, "axis=1"), (Values{1, 2, 3, 4, 7, 8, 9, 10, 0, 0, 0, 0}));
+  EXPECT_EQ(compact(1, "axis=2"), (Values{1, 3, 5, 7, 9, 11, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(compact(1, "axis=0"), (Values{1, 2, 3, 4, 5, 6, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(compact(-3, "axis=1"), Values(12));
+  EXPECT_EQ(compact(99, "axis=1"), (Values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+}
+
 TEST(Values, UnfoldPlanesLaysTheWindowsPlanesBesideEachOtherByGroups) {
   // Two volumes of two planes of two channels of one pixel.
   const NDArray x = Floats({4, 2, 1, 1}, {1, 2, 3, 4, 5, 6, 7, 8});

@@ -63,6 +63,7 @@ constexpr Built kBuilt[] = {
     {"pool.separable", kCpus,
      "(f32[1,8,32,32]) max_pool2d(0; kernel=[3,3] pads=[1,1,1,1] strides=[1,1]) -> f32[1,8,32,32]; anchor=0"},
     {"scan", kCpus, "(f32[4,16]) cum_sum(0; axis=1) -> f32[4,16]; anchor=0"},
+    {"compact", kCpus, "(f32[4,16], i64[]) compact(0,1; axis=1) -> f32[4,16]; anchor=0"},
     {"scatter", kCpus, "(f32[8,4], i64[3], f32[3,4]) scatter(0,1,2; axis=0) -> f32[8,4]; anchor=0"},
     {"top_k", kCpus, "(f32[4,16]) top_k(0; k=3) -> i32[4,3]; anchor=0"},
     {"suppress", kCpus,

@@ -113,6 +113,21 @@ TEST(SequentialTest, RunningSumsAlongAnyAxis) {
   }
 }
 
+TEST(SequentialTest, LinesOfALengthThatDataHas) {
+  Rng rng(4);
+  for (int i = 0; i < 40; ++i) {
+    const Shape shape = {1 + rng.Below(5), 1 + rng.Below(i % 4 == 0 ? 900 : 40), 1 + rng.Below(30)};
+    const char* dtypes[] = {"f32", "i64", "u8", "bool", "f16"};
+    const std::string type = TypeText(dtypes[rng.Below(5)], shape);
+    const int64_t axis = rng.Below(3);
+    const Workload w = Parse(absl::StrCat("(", type, ", i64[]) compact(0,1; axis=", axis, ") -> ", type, "; anchor=0"));
+    NDArray extent(DType::kI64, {});
+    extent.Set(0, static_cast<double>(rng.Below(shape[static_cast<size_t>(axis)] + 3) - 1));
+    CheckRuns(w, "compact", {Row(rng, w.inputs[0].type.dtype, shape, Order::kRandom), extent});
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(SequentialTest, UpdatesOfPlaces) {
   Rng rng(3);
   for (int i = 0; i < 60; ++i) {

@@ -195,7 +195,8 @@ TEST(TemplateTest, LegalConfigsAreOfATemplateThatFitsAndOfItsSpace) {
   const std::string name(choice.def->name);
   EXPECT_EQ(legal.Find(name), choice.def);
   EXPECT_EQ(*legal.Read(name, Text(choice.config)), choice.config);
-  EXPECT_TRUE(legal.Check("default", FindTemplate("default")->space(w, t).Enumerate(1).at(0)).ok()) << "the fallback fits what others fit";
+  EXPECT_TRUE(legal.Check("default", FindTemplate("default")->space(w, t).Enumerate(1).at(0)).ok())
+      << "the fallback fits what others fit";
   EXPECT_TRUE(absl::IsNotFound(legal.Read("unheard of", "").status()));
   EXPECT_TRUE(absl::IsInvalidArgument(legal.Read("conv2d.rows", Text(choice.config)).status()));
   EXPECT_EQ(legal.Find("conv2d.rows"), nullptr);

@@ -1,6 +1,7 @@
 // Operators whose steps follow one another, or whose data says where they lead: first elements in their order, running
-// sums, updates of places. Their tensor expressions compare all with all, which any device can; a template for CPUs
-// goes through them step by step (templates/scan.cc, scatter.cc, top_k.cc).
+// sums, updates of places, lines of a length that data has. Their tensor expressions compare all with all, or divide
+// for each element, which any device can; a template for CPUs goes through them step by step (templates/scan.cc,
+// scatter.cc, top_k.cc, compact.cc).
 #include <algorithm>
 #include <limits>
 
@@ -207,6 +208,41 @@ absl::StatusOr<Tensor> ComputeScatterReduce(ir::ProgramBuilder& b, const Attrs& 
                 [=](const Index& i) { return ir::Combine(combiner, data(i), combined(i)); });
 }
 
+// --- compact
+
+// What of each line lies before `extent` along the axis, one line behind another from the first element on; zeros
+// behind all. An extent that is none, or larger than the axis, is the nearest that is one.
+absl::StatusOr<TensorType> InferCompact(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axis", AttrKind::kInt}}));
+  TEMPER_RETURN_IF_ERROR(NormalizeAxis(attrs.Int("axis", 0), Rank(in[0])).status());
+  if (in[1].dtype != DType::kI64 || !in[1].shape.empty()) return InvalidType("the extent is one i64");
+  if (Elements(in[0]) == 0) return InvalidType("there is an element");
+  return TensorType{in[0].dtype, in[0].shape, {}};
+}
+
+absl::StatusOr<Tensor> ComputeCompact(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(attrs.Int("axis", 0), in[0].rank()));
+  const Shape shape = output.shape;
+  int64_t lines = 1, slice = 1;
+  for (int64_t d = 0; d < std::ssize(shape); ++d)
+    (d < axis ? lines : slice) *= d == axis ? 1 : shape[static_cast<size_t>(d)];
+  const int64_t most = shape[static_cast<size_t>(axis)];
+  return Tensor(output.dtype, shape, [=, x = in[0], extent = in[1]](const Index& i) {
+    const Expr count = ir::Min(ir::Max(extent({}), Expr(0)), Expr(most)) * Expr(slice);
+    const Expr length = ir::Max(count, Expr(1));
+    Expr to = 0;
+    for (size_t d = 0; d < shape.size(); ++d) to = to * Expr(shape[d]) + i[d];
+    // Behind the lines any element is as good: it is not taken.
+    Expr from = ir::Min(to / length, Expr(lines - 1)) * Expr(most * slice) + to % length;
+    Index source(shape.size());
+    for (size_t d = shape.size(); d-- > 0;) {
+      source[d] = d == 0 ? from : from % Expr(shape[d]);
+      from = from / Expr(shape[d]);
+    }
+    return ir::Select(to < count * Expr(lines), x(source), ir::Const(0, output.dtype));
+  });
+}
+
 double FlopsOfFirst(const Attrs&, Types in, const TensorType&) { return Elements(in[0]); }
 double FlopsOfUpdates(const Attrs&, Types in, const TensorType&) { return Elements(in[2]); }
 double NoFlops(const Attrs&, Types, const TensorType&) { return 0; }
@@ -228,8 +264,10 @@ std::vector<OpDef> SequentialOps() {
   OpDef scatter{"scatter", OpPattern::kSequential, 3, 3, InferReplace, ComputeScatter, NoFlops, OpTypes::kMoves};
   OpDef reduce{"scatter_reduce",     OpPattern::kSequential, 3, 3, InferScatterReduce,
                ComputeScatterReduce, FlopsOfUpdates};
+  OpDef compact{"compact", OpPattern::kSequential, 2, 2, InferCompact, ComputeCompact, NoFlops, OpTypes::kMoves};
+  compact.numbers = {Numbers::kAny, Numbers::kPlace};
   scatter.numbers = reduce.numbers = {Numbers::kAny, Numbers::kPlace, Numbers::kAny};
-  return {top_k, cum_sum, scatter, reduce};
+  return {top_k, cum_sum, scatter, reduce, compact};
 }
 
 }  // namespace temper::ops

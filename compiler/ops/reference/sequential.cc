@@ -121,11 +121,27 @@ absl::StatusOr<NDArray> ScatterReduce(const Attrs& attrs, Arrays in, const Tenso
   return result;
 }
 
+absl::StatusOr<NDArray> Compact(const Attrs& attrs, Arrays in, const TensorType& output) {
+  NDArray result(output.dtype, output.shape);
+  const Lines x(output.shape, AxisOf(attrs, 0, output.shape));
+  const int64_t extent = std::clamp<int64_t>(in[1].as<int64_t>()[0], 0, x.extent);
+  WithSize(output.dtype, [&](auto t) {
+    using T = decltype(t);
+    T* to = static_cast<T*>(result.MutableData());
+    const T* from = static_cast<const T*>(in[0].data());
+    for (int64_t line = 0; line < x.lines; ++line, to += extent * x.slice, from += x.extent * x.slice)
+      std::copy_n(from, extent * x.slice, to);
+  });
+  return result;
+}
+
 }  // namespace
 
 std::span<const Reference> SequentialReferences() {
   static constexpr Reference kTable[] = {
-      {"top_k", TopK}, {"cum_sum", CumSum}, {"scatter", Scatter}, {"scatter_reduce", ScatterReduce}};
+      {"top_k", TopK},      {"cum_sum", CumSum}, {"scatter", Scatter}, {"scatter_reduce", ScatterReduce},
+      {"compact", Compact},
+  };
   return kTable;
 }
 

@@ -42,6 +42,7 @@ std::vector<TemplateDef>& Table() {
       ForCpu(SeparablePool()),
       ForCpu(ScanTemplate()),
       ForCpu(ScatterTemplate()),
+      ForCpu(CompactTemplate()),
       ForCpu(TopKTemplate()),
       ForCpu(SuppressTemplate()),
       Fallback(ForCpu(DefaultTemplate())),

@@ -25,6 +25,7 @@ CpuTemplate AttentionRows();      // attention_rows.cc: both products and softma
 CpuTemplate ReducePixels();       // reduce_pixels.cc: sums and means over large images
 CpuTemplate SeparablePool();      // pool.cc: pooling, along rows and then along columns
 CpuTemplate ScanTemplate();       // scan.cc: running sums
+CpuTemplate CompactTemplate();    // compact.cc: lines of a length that data has, one behind another
 CpuTemplate ScatterTemplate();    // scatter.cc: updates of places, one after another
 CpuTemplate TopKTemplate();       // top_k.cc: the first elements in their order
 CpuTemplate SuppressTemplate();   // suppress.cc: boxes that overlap no better one

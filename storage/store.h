@@ -24,7 +24,7 @@ namespace temper {
 struct RecordFilter {  // empty fields match all
   std::string workload, anchor, target, device_key, template_name, purpose;
   std::optional<Outcome> outcome;
-  bool but_put = false;  // without those that were put by hand
+  std::optional<bool> put;  // by hand, or not; nullopt: both
   int64_t job = 0;
   int64_t after_id = 0;       // cursor: ids above it
   int64_t before_id = 0;      // cursor: ids below it; 0: all

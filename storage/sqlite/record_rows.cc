@@ -125,7 +125,7 @@ absl::StatusOr<Query> Select(Connection& db, const RecordFilter& f, int64_t firs
   const std::vector<Condition> conditions = Conditions(f);
   std::string sql = absl::StrCat(kSelectRecords, "record.id BETWEEN ? AND ?");
   for (const Condition& c : conditions) sql += c.sql;
-  if (f.but_put) sql += " AND record.origin != 'put'";
+  if (f.put.has_value()) sql += *f.put ? " AND record.origin = 'put'" : " AND record.origin != 'put'";
   absl::StrAppend(&sql, f.job != 0 ? " AND record.job = ?" : "", " ORDER BY record.id", f.newest_first ? " DESC" : "",
                   f.limit > 0 ? " LIMIT ?" : "");
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));

@@ -426,6 +426,21 @@ TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
   EXPECT_EQ(state_of("good:2"), "idle");
 }
 
+TEST_F(CoreStateTest, SoManyJobsSearchAtOnceAndOthersAreWokenForTheirTurn) {
+  options_.most_searches = 1;
+  SetUp();
+  AddJob(1);
+  const auto second = AddJob(2);
+  EXPECT_TRUE(state_->TryBeginSearch(1));
+  EXPECT_FALSE(state_->TryBeginSearch(2));
+  EXPECT_TRUE(state_->TryBeginSearch(1)) << "it has its turn";
+  const int woken = second->woken;
+  Actions actions;
+  state_->EndSearch(1, Now(), actions);
+  EXPECT_GT(second->woken, woken);
+  EXPECT_TRUE(state_->TryBeginSearch(2));
+}
+
 TEST_F(CoreStateTest, JobsThatWaitTakeNobodysPlace) {
   options_.most_jobs = 1;
   SetUp();

@@ -19,6 +19,7 @@ class FallibleStore : public Store {
     return below_->Import(records);
   }
   absl::Status Scan(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
+    if (before_scan) before_scan(filter);
     return below_->Scan(filter, visit);
   }
   absl::StatusOr<int64_t> HighestCandidate() override { return below_->HighestCandidate(); }
@@ -46,7 +47,9 @@ class FallibleStore : public Store {
   Overview& overview() override { return below_->overview(); }
 
   std::atomic<bool> full = false, full_for_jobs = false;  // trials; jobs that change
-  std::function<void()> before_best;                      // set before the server has calls
+  // Set before the server has calls.
+  std::function<void()> before_best;
+  std::function<void(const RecordFilter&)> before_scan;
 
  private:
   std::unique_ptr<Store> below_ = *OpenStore("memory:");

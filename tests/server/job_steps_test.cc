@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <new>
 
 #include "tests/server/fallible_store.h"
 #include "tests/server/toys.h"
@@ -49,6 +50,13 @@ class MixedHost : public LonelyHost {
 
   std::vector<WorkerInfo> workers_;
 };
+
+WorkerInfo Haswell() {
+  WorkerInfo worker;
+  worker.device_key = "k";
+  worker.target = Text(*ParseTarget("llvm:haswell"));
+  return worker;
+}
 
 JobPlan Plan(LonelyHost& host) {
   JobSpec spec;
@@ -138,9 +146,7 @@ TEST(JobSteps, AJobThatGoesOnDoesSoWithItsKindOfWorker) {
 
 TEST(JobSteps, AJobWhoseDeviceIsGoneLeavesItsPlaceToOthers) {
   MixedHost host;
-  WorkerInfo worker;
-  worker.device_key = "k";
-  worker.target = Text(*ParseTarget("llvm:haswell"));
+  const WorkerInfo worker = Haswell();
   host.workers_ = {worker};
   JobPlan plan = Plan(host);
   plan.spec.wait_for_device = absl::Hours(1);
@@ -163,6 +169,33 @@ TEST(JobSteps, AJobWhoseDeviceIsGoneLeavesItsPlaceToOthers) {
   host.has_place_ = true;
   step();
   EXPECT_EQ(steps.view().state, "running");
+}
+
+// Anybody who may submit may put, and a few megabytes of it can be very many records of one long workload.
+TEST(JobSteps, OfWhatWasPutItReadsNoMoreThanItCanTry) {
+  MixedHost host;
+  host.workers_ = {Haswell()};
+  int of_task = 0;
+  host.store_.before_scan = [&](const RecordFilter& filter) {
+    of_task += filter.workload.empty() ? 0 : 1;
+    EXPECT_TRUE(filter.limit > 0 || filter.put == false) << "of workload '" << filter.workload << "'";
+  };
+  JobSteps steps(host, Plan(host));
+  for (int i = 0; i < 5; ++i) steps.Step({}, host.clock_.Monotonic());
+  EXPECT_EQ(steps.view().state, "running");
+  EXPECT_GT(of_task, 0);
+}
+
+TEST(JobSteps, WhatItHasNoMemoryForFailsThatJobAlone) {
+  MixedHost host;
+  host.workers_ = {Haswell()};
+  host.store_.before_scan = [](const RecordFilter&) { throw std::bad_alloc(); };
+  JobSteps steps(host, Plan(host));
+  for (int i = 0; i < 5 && !steps.over(); ++i) steps.Step({}, host.clock_.Monotonic());
+  EXPECT_TRUE(steps.over());
+  const JobRow row = *host.store_.GetJob(steps.spec().id);
+  EXPECT_EQ(row.state, "failed");
+  EXPECT_EQ(row.reason, "the server has not enough memory for this job");
 }
 
 TEST(JobSteps, AServerThatEndsDoesNotWaitForItsDisk) {

@@ -61,9 +61,9 @@ class Simulation : public WorkPort {
     loop_ = *std::move(loop);
     ASSERT_TRUE(loop_->Warm({}, others_).ok());
     for (size_t i = 0; i < tasks_.size(); ++i) {
-      std::vector<Record> known;
-      const RecordFilter filter{.workload = Text(tasks_[i].workload)};
-      ASSERT_TRUE(store_->Scan(filter, [&](const Record& r) { known.push_back(r); }).ok());
+      const KnownRecords known = [&](const auto& visit) {
+        EXPECT_TRUE(store_->Scan({.workload = Text(tasks_[i].workload)}, visit).ok());
+      };
       ASSERT_TRUE(loop_->PrepareTask(i, known).ok());
     }
   }

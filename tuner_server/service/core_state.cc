@@ -168,7 +168,7 @@ void CoreState::BreakSync(int64_t ticket, absl::Duration now, Actions& actions) 
 void CoreState::HoldOrRelease() { dispatcher_.HoldSharedCores(!searching_.empty() || !search_wanted_.empty()); }
 
 void CoreState::AfterChange(absl::Duration now, Actions& actions) {
-  if (!search_wanted_.empty() && !dispatcher_.SharedCoresBusy()) {
+  if (!search_wanted_.empty() && std::ssize(searching_) < options_.most_searches && !dispatcher_.SharedCoresBusy()) {
     for (const int64_t job : search_wanted_) {
       if (const auto port = FindJob(job)) port->Wake();
     }
@@ -547,7 +547,8 @@ void CoreState::LeavePlace(int64_t job) {
 }
 
 bool CoreState::TryBeginSearch(int64_t job) {
-  const bool busy = dispatcher_.SharedCoresBusy();
+  const bool full = std::ssize(searching_) >= options_.most_searches && !searching_.contains(job);
+  const bool busy = full || dispatcher_.SharedCoresBusy();
   if (busy) {
     search_wanted_.insert(job);
   } else {

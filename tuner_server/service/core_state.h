@@ -30,6 +30,7 @@ struct CoreOptions {
   // So many jobs run at once; so many more wait for their device or for a place, for at most so long. Together their
   // requests have at most so many bytes. Of each of these no owner gets more than it leaves to others (LeavesEnough).
   int most_jobs = 64, most_waiting = 192;
+  int most_searches = 16;        // of them at once: a search may hold many records
   int most_jobs_of_owner = 128;  // running or waiting; who has no name is not held to it
   absl::Duration longest_wait = absl::Hours(24);
   size_t most_request_bytes = 256 << 20;

@@ -27,7 +27,8 @@ class JobHost : public WorkPort {
   virtual void LeavePlace(int64_t job) = 0;  // it waits for its device, and others may run
   // What is in workers' hands for the job since before it was taken up here.
   virtual std::vector<WorkItem> Unsettled(int64_t job) = 0;
-  // Search and measurement take turns on shared cores. False: not now; the job is woken when it may be asked again.
+  // Search and measurement take turns on shared cores, and so many jobs search at once. False: not now; the job is
+  // woken when it may be asked again.
   virtual bool TryBeginSearch(int64_t job) = 0;
   virtual void EndSearch(int64_t job) = 0;  // also when the wish has passed
   virtual void JobOver(int64_t job) = 0;    // the last call

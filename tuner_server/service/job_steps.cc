@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -18,13 +19,42 @@ constexpr absl::Duration kStoreAgain = absl::Seconds(1);
 constexpr char kSuspended[] = "suspended";
 constexpr char kAbandoned[] = "abandoned";     // the server ends, and waits for no disk
 constexpr int64_t kRecordsToLearnFrom = 4000;  // of each template, the newest
-constexpr size_t kBytesToLearnFrom = 64 << 20;
+constexpr size_t kBytesToLearnFrom = 16 << 20;
+constexpr int64_t kPutToTry = 4000;  // of a task, the newest
+constexpr size_t kPutBytes = 4 << 20;
 
 nlohmann::ordered_json Counts(const std::map<Outcome, int>& outcomes) {
   nlohmann::ordered_json counts = nlohmann::ordered_json::object();
   for (const auto& [outcome, count] : outcomes) counts[std::string(Text(outcome))] = count;
   return counts;
 }
+
+// Records that are kept while a job learns from them, as far as there is room: each without what no search reads of it.
+class KeptRecords {
+ public:
+  explicit KeptRecords(size_t room) : room_(room) {}
+
+  void Add(const Record& r, const std::string& workload) {
+    const size_t bytes = sizeof(Record) + workload.size() + r.template_name.size() + r.config.size() +
+                         r.costs_s.size() * sizeof(r.costs_s[0]);
+    if (bytes > room_) return;
+    room_ -= bytes;
+    records_.push_back({.workload = workload,
+                        .template_name = r.template_name,
+                        .template_version = r.template_version,
+                        .config = r.config,
+                        .purpose = r.purpose,
+                        .outcome = r.outcome,
+                        .costs_s = r.costs_s,
+                        .job = r.job,
+                        .origin = r.origin});
+  }
+  std::vector<Record> Take() { return std::move(records_); }
+
+ private:
+  size_t room_;
+  std::vector<Record> records_;
+};
 
 }  // namespace
 
@@ -68,11 +98,21 @@ absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
     how_ = absl::CancelledError("stopped");
     state_ = State::kFinish;
   }
-  const absl::StatusOr<absl::Duration> next = Advance(now);
+  const absl::StatusOr<absl::Duration> next = AdvanceInMemory(now);
   if (next.ok()) return *next;
+  if (state_ == State::kFinish) return now + kStoreAgain;
   how_ = next.status();
   state_ = State::kFinish;
   return now;
+}
+
+// What one job has no memory for does not end the others.
+absl::StatusOr<absl::Duration> JobSteps::AdvanceInMemory(absl::Duration now) {
+  try {
+    return Advance(now);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the server has not enough memory for this job");
+  }
 }
 
 absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {
@@ -127,67 +167,76 @@ bool JobSteps::HasPlace() {
   return has_place_;
 }
 
-absl::Status JobSteps::RecordsToLearnFrom() {
-  known_.emplace();
-  size_t bytes = 0;
-  const auto keep = [&](const Record& record) {
-    bytes += sizeof(Record) + record.workload.size() + record.anchor.size() + record.target.size();
-    if (bytes <= kBytesToLearnFrom) known_->push_back(record);
-  };
+absl::StatusOr<std::vector<Record>> JobSteps::RecordsToLearnFrom() {
+  KeptRecords known(kBytesToLearnFrom);
+  const auto keep = [&](const Record& record) { known.Add(record, record.workload); };
   std::set<std::string_view> templates;
   for (size_t i = 0; i < loop_->size(); ++i) {
     for (const TemplateDef* def : TemplatesFor(loop_->workload(i), loop_->target())) templates.insert(def->name);
   }
   for (const std::string_view name : templates) {
     RecordFilter filter{.target = worker_.target, .template_name = std::string(name), .purpose = "search"};
-    filter.but_put = true;  // nobody vouches for their times
+    filter.put = false;  // nobody vouches for the times of others
     filter.limit = kRecordsToLearnFrom;
     filter.newest_first = true;
     TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, keep));
   }
   // However old, what was best for a shape is worth a trial with its neighbours.
-  return host_.store().ScanBest({.target = worker_.target, .but_put = true}, keep);
+  TEMPER_RETURN_IF_ERROR(host_.store().ScanBest({.target = worker_.target, .put = false}, keep));
+  return known.Take();
 }
 
 absl::StatusOr<absl::Duration> JobSteps::Warm(absl::Duration now) {
-  if (!known_) TEMPER_RETURN_IF_ERROR(RecordsToLearnFrom());
+  // Read only now: what jobs hold that wait for their turn adds up.
   if (!host_.TryBeginSearch(spec_.id)) return absl::InfiniteDuration();
   const absl::Duration begun = host_.clock().Monotonic();
-  const absl::Status warm = loop_->Warm(spec_.booster ? ShippedBoosters() : std::vector<Booster>(), *known_);
-  spdlog::debug("job {}: learned from {} records in {:.1f} ms", spec_.id, known_->size(),
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Record> known, RecordsToLearnFrom());
+  TEMPER_RETURN_IF_ERROR(loop_->Warm(spec_.booster ? ShippedBoosters() : std::vector<Booster>(), known));
+  spdlog::debug("job {}: learned from {} records in {:.1f} ms", spec_.id, known.size(),
                 absl::ToDoubleMilliseconds(host_.clock().Monotonic() - begun));
   host_.EndSearch(spec_.id);
-  TEMPER_RETURN_IF_ERROR(warm);
-  known_.reset();
   state_ = State::kPrepare;
   return now;
 }
 
-absl::Status JobSteps::RecordsOfTask(size_t task) {
-  known_.emplace();
-  const RecordFilter filter{
-      .workload = loop_->task(task).workload, .target = worker_.target, .device_key = spec_.device_key};
+absl::Status JobSteps::RecordsOfTask(size_t task, const std::function<void(const Record&)>& visit) {
   // Not by fingerprint: it tells what was measured of the machine, which varies from start to start, and a job that
   // is taken up again must not repeat itself for that.
+  const auto counts = [&](const Record& record) {
+    return record.threads == worker_.threads && (spec_.revalidate || record.codegen_id == kind_.codegen_id);
+  };
+  RecordFilter filter{
+      .workload = loop_->task(task).workload, .target = worker_.target, .device_key = spec_.device_key, .put = true};
+  filter.limit = kPutToTry;
+  filter.newest_first = true;
+  KeptRecords kept(kPutBytes);
+  TEMPER_RETURN_IF_ERROR(host_.store().Scan(filter, [&](const Record& record) {
+    if (counts(record)) kept.Add(record, "");
+  }));
+  const std::vector<Record> put = kept.Take();
+  std::for_each(put.rbegin(), put.rend(), visit);
+  // All that were measured: each took a worker its time, and a job that is taken up again counts its own.
+  filter.put = false;
+  filter.limit = 0;
+  filter.newest_first = false;
   return host_.store().Scan(filter, [&](const Record& record) {
-    const bool comparable = spec_.revalidate || record.codegen_id == kind_.codegen_id;
-    if (record.threads == worker_.threads && comparable) known_->push_back(record);
+    if (counts(record)) visit(record);
   });
 }
 
 absl::StatusOr<absl::Duration> JobSteps::PrepareNext(absl::Duration now) {
   if (prepared_ < loop_->size()) {
-    if (!known_) TEMPER_RETURN_IF_ERROR(RecordsOfTask(prepared_));
     if (!host_.TryBeginSearch(spec_.id)) return absl::InfiniteDuration();
     const absl::Duration begun = host_.clock().Monotonic();
-    const absl::Status prepared = loop_->PrepareTask(prepared_, *known_);
+    absl::Status read;
+    const KnownRecords known = [&](const auto& visit) { read = RecordsOfTask(prepared_, visit); };
+    const absl::Status prepared = loop_->PrepareTask(prepared_, known);
     const absl::Duration took = host_.clock().Monotonic() - begun;
     search_s_ += absl::ToDoubleSeconds(took);
-    spdlog::debug("job {}: task {} with {} records prepared in {:.1f} ms", spec_.id, prepared_, known_->size(),
-                  absl::ToDoubleMilliseconds(took));
+    spdlog::debug("job {}: task {} prepared in {:.1f} ms", spec_.id, prepared_, absl::ToDoubleMilliseconds(took));
     host_.EndSearch(spec_.id);
+    TEMPER_RETURN_IF_ERROR(read);
     TEMPER_RETURN_IF_ERROR(prepared);
-    known_.reset();
     ++prepared_;
     return now;
   }

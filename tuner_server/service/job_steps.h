@@ -5,6 +5,7 @@
 // Whoever has the job calls Step on input, on a wake-up, and when the time has come. Not thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,7 @@ class JobSteps {
  private:
   enum class State { kAwaitWorker, kWarm, kPrepare, kLoop, kSearch, kFinish, kOver };
 
+  absl::StatusOr<absl::Duration> AdvanceInMemory(absl::Duration now);
   absl::StatusOr<absl::Duration> Advance(absl::Duration now);
   absl::StatusOr<absl::Duration> AwaitWorker(absl::Duration now);
   bool HasPlace();  // asks for one where it has none
@@ -59,8 +61,8 @@ class JobSteps {
   absl::Duration Finish(absl::Duration now);
   void DecideEnd(absl::Duration now);
 
-  absl::Status RecordsToLearnFrom();
-  absl::Status RecordsOfTask(size_t task);
+  absl::StatusOr<std::vector<Record>> RecordsToLearnFrom();
+  absl::Status RecordsOfTask(size_t task, const std::function<void(const Record&)>& visit);
   void ShowState(const std::string& state);
   void StoreRow();  // on its way, as well as the store can
   void ShowProgress(absl::Duration now);
@@ -78,9 +80,8 @@ class JobSteps {
   absl::Duration wait_until_;  // for a first worker
   bool has_place_ = false;
   absl::Duration lost_since_ = absl::InfiniteDuration();
-  WorkerInfo worker_;                         // for which it is tuned
-  std::optional<std::vector<Record>> known_;  // read for what is computed next
-  size_t prepared_ = 0;                       // tasks
+  WorkerInfo worker_;    // for which it is tuned
+  size_t prepared_ = 0;  // tasks
   std::unique_ptr<JobLoop> loop_;
   std::string stop_state_, stop_reason_;
   bool server_ends_ = false;

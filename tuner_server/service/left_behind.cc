@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "tuner_server/service/stored_lease.h"
 #include "tuner_server/service/wire.h"
@@ -21,11 +23,12 @@ struct Earlier {
 absl::StatusOr<Earlier> ReadEarlier(Store& store, const JobRow& row, std::set<int64_t>& settled) {
   Earlier earlier;
   int64_t latest_ms = row.created_unix_ms;
-  std::set<std::string> measured;  // workloads with a config: one that was measured again is one trial
+  // Hashes of workloads with a config: one that was measured again is one trial.
+  absl::flat_hash_set<uint64_t> measured;
   TEMPER_RETURN_IF_ERROR(store.Scan({.job = row.id}, [&](const Record& record) {
     if (record.purpose != "search" && record.purpose != "canary") return;
     if (IsMeasured(record.outcome))
-      measured.insert(absl::StrCat(record.workload, "\n", record.template_name, "\n", record.config));
+      measured.insert(StableHash(absl::StrCat(record.workload, "\n", record.template_name, "\n", record.config)));
     latest_ms = std::max(latest_ms, record.time_unix_ms);
     settled.insert(record.candidate);
   }));

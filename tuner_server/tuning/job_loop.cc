@@ -42,7 +42,7 @@ absl::Status JobLoop::Warm(std::vector<Booster> shipped, std::span<const Record>
   return search_.Warm(target_, std::move(shipped), records);
 }
 
-absl::Status JobLoop::PrepareTask(size_t task, std::span<const Record> known) {
+absl::Status JobLoop::PrepareTask(size_t task, const KnownRecords& known) {
   changed_.insert(task);
   const absl::Status prepared = search_.PrepareTask(task, known);
   if (prepared.ok()) return absl::OkStatus();

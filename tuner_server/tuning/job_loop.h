@@ -42,7 +42,7 @@ class JobLoop {
   // telling first. Those of other template versions are passed over. Slow. At most once, before the first PrepareTask.
   absl::Status Warm(std::vector<Booster> shipped, std::span<const Record> records);
   // The default choice and the tuner of one task, and what is known of it. Slow. All tasks, before anything else.
-  absl::Status PrepareTask(size_t task, std::span<const Record> known);
+  absl::Status PrepareTask(size_t task, const KnownRecords& known);
 
   // Items that are in workers' hands since before the server was restarted, each with its workload. Once all tasks are
   // prepared: what their records tell of is settled already.

@@ -63,17 +63,20 @@ absl::Status JobSearch::Warm(const Target& target, std::vector<Booster> shipped,
   return experience_->Refit();
 }
 
-absl::Status JobSearch::PrepareTask(size_t task, std::span<const Record> known) {
+absl::Status JobSearch::PrepareTask(size_t task, const KnownRecords& known) {
   const TunerFactory make_tuner = [this](TunerContext context) {
     context.experience = experience_;
     return options_.make_tuner(context);
   };
   if (spec_.revalidate) return tasks_[task].PrepareToRevalidate(known);
-  TEMPER_RETURN_IF_ERROR(tasks_[task].Prepare(make_tuner, known, spec_.id));
-  for (const Record& record : known) {
-    if (record.job == spec_.id && record.purpose == "search" && !IsMeasured(record.outcome))
-      ++outcomes_[record.outcome];
-  }
+  const KnownRecords counted = [&](const std::function<void(const Record&)>& visit) {
+    known([&](const Record& record) {
+      if (record.job == spec_.id && record.purpose == "search" && !IsMeasured(record.outcome))
+        ++outcomes_[record.outcome];
+      visit(record);
+    });
+  };
+  TEMPER_RETURN_IF_ERROR(tasks_[task].Prepare(make_tuner, counted, spec_.id));
   if (const int earlier = tasks_[task].view().trials; earlier > 0) {
     outcomes_[Outcome::kOk] += earlier;
     trials_ += earlier;

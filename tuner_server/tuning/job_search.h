@@ -23,7 +23,7 @@ class JobSearch {
 
   // What to know beforehand: see JobLoop::Warm and JobLoop::PrepareTask.
   absl::Status Warm(const Target& target, std::vector<Booster> shipped, std::span<const Record> records);
-  absl::Status PrepareTask(size_t task, std::span<const Record> known);
+  absl::Status PrepareTask(size_t task, const KnownRecords& known);
 
   // There are trials left, and a task that may get a batch. `slots`: leases that the workers hold at once.
   bool CanPropose(int slots) const;

@@ -85,38 +85,19 @@ absl::Status TaskSearch::FindDefault() {
   return absl::OkStatus();
 }
 
-absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job) {
+absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, const KnownRecords& known, int64_t job) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
   TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
-  std::vector<const Record*> put;
-  for (const Record& record : known) {
+  std::vector<std::pair<double, Candidate>> put;
+  known([&](const Record& record) {
     const TemplateDef* def = FindTemplate(record.template_name);
-    if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure)
-      continue;
-    if (IsPut(record)) {
-      if (record.ok()) put.push_back(&record);
-      continue;
+    if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure) return;
+    if (!IsPut(record)) {
+      Know(record, job);
+    } else if (record.ok()) {
+      put.emplace_back(MedianCost(record), NewCandidate(record.template_name, record.template_version, record.config));
     }
-    const Candidate item = NewCandidate(record.template_name, record.template_version, record.config);
-    const uint64_t key = StableHash(KeyOf(item));
-    if (record.purpose == "canary") {
-      view_.trials += record.job == job && IsMeasured(record.outcome) && counted_.insert(key).second ? 1 : 0;
-      continue;
-    }
-    if (!IsConfirmed(record) || !record.ok()) MarkTried(item);
-    ForgetFinalsBefore(record);
-    Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
-    if (!IsConfirmed(record)) Tell(item, record.outcome, record.ok() ? MedianCost(record) : 0);
-    if (record.job == job && record.purpose == "search") {
-      if (!IsMeasured(record.outcome))
-        ++view_.failures[record.outcome];
-      else if (counted_.erase(key) == 0)
-        ++view_.trials;
-      seen_ = true;
-    }
-    if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) continue;
-    course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
-  }
+  });
   TryFirst(std::move(put));
   // Where what the search measured is gone, finals tell who is worth measuring again.
   for (const auto& [key, entry] : ok_) {
@@ -128,6 +109,28 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, std::span<const
   return absl::OkStatus();
 }
 
+void TaskSearch::Know(const Record& record, int64_t job) {
+  const Candidate item = NewCandidate(record.template_name, record.template_version, record.config);
+  const uint64_t key = StableHash(KeyOf(item));
+  if (record.purpose == "canary") {
+    view_.trials += record.job == job && IsMeasured(record.outcome) && counted_.insert(key).second ? 1 : 0;
+    return;
+  }
+  if (!IsConfirmed(record) || !record.ok()) MarkTried(item);
+  ForgetFinalsBefore(record);
+  Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
+  if (!IsConfirmed(record)) Tell(item, record.outcome, record.ok() ? MedianCost(record) : 0);
+  if (record.job == job && record.purpose == "search") {
+    if (!IsMeasured(record.outcome))
+      ++view_.failures[record.outcome];
+    else if (counted_.erase(key) == 0)
+      ++view_.trials;
+    seen_ = true;
+  }
+  if (record.purpose != "search" || !IsMeasured(record.outcome) || record.costs_s.empty()) return;
+  course_.Add(record.costs_s.size() >= kProvisionalSamples ? Median(record.costs_s) : 0);
+}
+
 // Times of two jobs' finals do not compare, and the later ones had the winner of the earlier ones among them.
 void TaskSearch::ForgetFinalsBefore(const Record& record) {
   if (!DecidesAnew(record) || record.job == final_job_) return;
@@ -136,29 +139,29 @@ void TaskSearch::ForgetFinalsBefore(const Record& record) {
   std::erase_if(ok_, [](const auto& entry) { return entry.second.search_s == 0; });
 }
 
-void TaskSearch::TryFirst(std::vector<const Record*> put) {
-  std::ranges::stable_sort(put, {}, [](const Record* r) { return MedianCost(*r); });
+void TaskSearch::TryFirst(std::vector<std::pair<double, Candidate>> put) {
+  std::ranges::stable_sort(put, {}, &std::pair<double, Candidate>::first);
   LegalConfigs legal(task_.workload, target_);
   std::vector<WorkItem> first;
-  for (const Record* r : put) {
+  for (auto& [median_s, candidate] : put) {
     if (first.size() == kMostTriedFirst) break;
-    WorkItem item{NewCandidate(r->template_name, r->template_version, r->config)};
-    if (legal.Read(r->template_name, r->config).ok() && !IsDefault(item) && MarkTried(item))
-      first.push_back(std::move(item));
+    WorkItem item{std::move(candidate)};
+    const bool fits = legal.Read(item.template_name, item.config).ok();
+    if (fits && !IsDefault(item) && MarkTried(item)) first.push_back(std::move(item));
   }
   again_.assign(first.rbegin(), first.rend());
 }
 
-absl::Status TaskSearch::PrepareToRevalidate(std::span<const Record> known) {
+absl::Status TaskSearch::PrepareToRevalidate(const KnownRecords& known) {
   TEMPER_RETURN_IF_ERROR(FindDefault());
   LegalConfigs legal(task_.workload, target_);
-  for (const Record& record : known) {
-    if (!legal.Read(record.template_name, record.config).ok()) continue;
+  known([&](const Record& record) {
+    if (!legal.Read(record.template_name, record.config).ok()) return;
     const int version = FindTemplate(record.template_name)->version;
     const Candidate item = NewCandidate(record.template_name, version, record.config);
     ForgetFinalsBefore(record);
     Learn(item, record.outcome, record.costs_s, IsConfirmed(record));
-  }
+  });
   Choose();
   End("revalidated");
   return absl::OkStatus();

@@ -17,6 +17,9 @@
 
 namespace temper {
 
+// Calls `visit` with each record that is known of a task: those that were put, then those that were measured, both in
+// the order in which they were made. They may be very many, so nobody keeps them.
+using KnownRecords = std::function<void(const std::function<void(const Record&)>& visit)>;
 using TunerFactory = std::function<absl::StatusOr<std::unique_ptr<Tuner>>(const TunerContext&)>;
 
 // What people see of a task.
@@ -46,9 +49,9 @@ class TaskSearch {
   // records of this workload, target and device whose template version is this build's.
   // Trials of `job` count as made in it, each config once, be its only record that of a slow device. What was put by
   // hand tells no time that a search could be held against: its fastest are tried first.
-  absl::Status Prepare(const TunerFactory& make_tuner, std::span<const Record> known, int64_t job);
+  absl::Status Prepare(const TunerFactory& make_tuner, const KnownRecords& known, int64_t job);
   // The default, and what is known; no search. Records of other versions count too where their config is still legal.
-  absl::Status PrepareToRevalidate(std::span<const Record> known);
+  absl::Status PrepareToRevalidate(const KnownRecords& known);
   bool prepared() const { return tuner_ != nullptr; }
 
   // Up to n candidates that were never tried, the default first. None: the space is exhausted, but for what is still
@@ -116,7 +119,8 @@ class TaskSearch {
   void Learn(const Candidate& item, Outcome outcome, const std::vector<double>& costs, bool is_final);
   void Tell(const Candidate& item, Outcome outcome, double seconds);  // to the tuner
   void ForgetFinalsBefore(const Record& record);
-  void TryFirst(std::vector<const Record*> put);
+  void Know(const Record& record, int64_t job);                  // one that was measured
+  void TryFirst(std::vector<std::pair<double, Candidate>> put);  // with their medians
   void Choose();
   void SetBest(const Known& best, double seconds);
   std::string KeyOf(const Candidate& item) const;

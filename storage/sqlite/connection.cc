@@ -300,6 +300,11 @@ absl::Status Connection::ShortenLog() {
   return code == SQLITE_OK || code == SQLITE_BUSY ? absl::OkStatus() : Error(code);
 }
 
+absl::Status Connection::EmptyLog() {
+  const int code = sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  return code == SQLITE_OK ? absl::OkStatus() : Error(code);
+}
+
 absl::Status Connection::Error(int code) const {
   const int primary = code & 0xFF;
   const bool from_system = primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;

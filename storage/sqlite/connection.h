@@ -74,6 +74,9 @@ class Connection {
   // Moves a log that has grown long into the file, as far as readers allow. Nothing else does but the writer's close:
   // an error here says that the file is broken, which a commit that went well does not.
   absl::Status ShortenLog();
+  // Moves all of the log into the file and leaves it empty; waits for readers as long as for locks. kUnavailable: some
+  // read on.
+  absl::Status EmptyLog();
   absl::Status Error(int code) const;  // a result code of this connection, as one clear line
 
  private:

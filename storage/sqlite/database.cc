@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& give
     TEMPER_ASSIGN_OR_RETURN(database->lock_, LockFile::Take(path));
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, OpenWriter(path));
     TEMPER_RETURN_IF_ERROR(database->lock_->HoldDatabase(path));
-    database->writer_ = std::make_unique<Writer>(std::move(connection));
+    database->writer_ = std::make_unique<Writer>(std::move(connection), *database->lock_);
     return database;
   }
   TEMPER_ASSIGN_OR_RETURN(const Access access, ReaderAccess(path));

@@ -55,10 +55,29 @@ absl::StatusOr<std::unique_ptr<LockFile>> LockFile::Take(const std::string& data
 absl::Status LockFile::HoldDatabase(const std::string& database) {
   database_fd_ = open(database.c_str(), O_RDONLY | O_CLOEXEC);
   if (database_fd_ < 0) return absl::UnavailableError(absl::StrCat(database, ": ", std::strerror(errno)));
+  for (const char* suffix : {"", "-wal"}) {
+    const std::string path = database + suffix;
+    if (const std::optional<FileId> id = IdOf(path)) held_.push_back({path, *id});
+  }
   // Not by fcntl, by which SQLite locks parts of it.
   if (flock(database_fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(database, ": another process is writing it under another name; end that one, or give another --db"));
+}
+
+std::optional<LockFile::FileId> LockFile::IdOf(const std::string& path) {
+  struct stat file;
+  if (stat(path.c_str(), &file) != 0) return std::nullopt;
+  return FileId(file.st_dev, file.st_ino);
+}
+
+absl::Status LockFile::CheckDatabase() const {
+  for (const Held& held : held_) {
+    if (IdOf(held.path) == held.id) continue;
+    return absl::DataLossError(absl::StrCat(
+        held.path, ": was moved, removed or replaced while it was written; put it back, or give another --db"));
+  }
+  return absl::OkStatus();
 }
 
 LockFile::~LockFile() {

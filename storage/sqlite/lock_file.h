@@ -2,8 +2,13 @@
 // the file itself stays, with the last holder's process id in it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 
@@ -18,14 +23,26 @@ class LockFile {
   // open, and destroy the lock after SQLite closed it: whoever closes a file drops what SQLite locked of it in the same
   // process. kFailedPrecondition: another process holds it.
   absl::Status HoldDatabase(const std::string& database);
+  // kDataLoss: the file that is held, or SQLite's log of it, is not there by its name any more. What is written to it
+  // goes away with the process, or is in a file that nobody looks at.
+  absl::Status CheckDatabase() const;
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
  private:
+  using FileId = std::pair<dev_t, ino_t>;  // nobody else's while the file is open
+  struct Held {
+    std::string path;
+    FileId id;
+  };
+
   explicit LockFile(int fd) : fd_(fd) {}
+  static std::optional<FileId> IdOf(const std::string& path);
+
   int fd_;
   int database_fd_ = -1;
+  std::vector<Held> held_;  // the database and its log
 };
 
 }  // namespace temper

@@ -2,8 +2,8 @@
 
 namespace temper {
 
-Writer::Writer(std::unique_ptr<Connection> connection)
-    : connection_(std::move(connection)), thread_([this] { Loop(); }) {}
+Writer::Writer(std::unique_ptr<Connection> connection, const LockFile& lock)
+    : connection_(std::move(connection)), lock_(lock), thread_([this] { Loop(); }) {}
 
 Writer::~Writer() {
   {
@@ -65,6 +65,7 @@ void Writer::Commit(const std::vector<Request*>& group) {
 
 absl::Status Writer::Transaction(std::span<Request* const> group) {
   TEMPER_RETURN_IF_ERROR(broken_);
+  TEMPER_RETURN_IF_ERROR(CheckPlace());
   absl::Status status = connection_->Exec("BEGIN IMMEDIATE");
   for (size_t i = 0; status.ok() && i < group.size(); ++i) status = group[i]->change(*connection_);
   if (status.ok()) status = connection_->Exec("COMMIT");
@@ -73,6 +74,15 @@ absl::Status Writer::Transaction(std::span<Request* const> group) {
   // What is committed stays so, whether or not the log could be shortened.
   if (status.ok()) BreakIf(connection_->ShortenLog());
   return status;
+}
+
+absl::Status Writer::CheckPlace() {
+  const absl::Status there = lock_.CheckDatabase();
+  // What is acknowledged goes along with the file, wherever it is now, and no log stays behind that SQLite would take
+  // for that of another file by its name.
+  if (!there.ok()) connection_->EmptyLog().IgnoreError();
+  BreakIf(there);
+  return there;
 }
 
 void Writer::BreakIf(const absl::Status& status) {

@@ -4,7 +4,8 @@
 // that may not come. Under load groups fill by themselves, and a lone caller pays one sync and no delay.
 //
 // A write that the disk or the file fails (kDataLoss) is the last one: after a sync that failed nobody knows what the
-// disk holds of what the system believes to be written, so each later write is answered with that error.
+// disk holds of what the system believes to be written, so each later write is answered with that error. So it is once
+// the file is gone from its place.
 #pragma once
 
 #include <condition_variable>
@@ -17,12 +18,13 @@
 #include <vector>
 
 #include "storage/sqlite/connection.h"
+#include "storage/sqlite/lock_file.h"
 
 namespace temper {
 
 class Writer {
  public:
-  explicit Writer(std::unique_ptr<Connection> connection);
+  Writer(std::unique_ptr<Connection> connection, const LockFile& lock);  // which holds its database
   ~Writer();  // finishes what was asked, then closes the connection
 
   // Runs `change` inside a transaction on the writer's thread; returns once that is durable, or was undone. `change`
@@ -44,9 +46,11 @@ class Writer {
   std::vector<Request*> NextGroup();  // empty: closing and nothing left
   void Commit(const std::vector<Request*>& group);
   absl::Status Transaction(std::span<Request* const> group);
+  absl::Status CheckPlace();  // of the file
   void BreakIf(const absl::Status& status);
 
   std::unique_ptr<Connection> connection_;
+  const LockFile& lock_;
   absl::Status broken_;  // OK: not; of the writing thread alone
   std::mutex mutex_;
   std::condition_variable asked_, answered_;

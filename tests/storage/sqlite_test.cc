@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <regex>
 #include <sstream>
@@ -15,6 +16,7 @@
 
 #include "gmock/gmock.h"
 #include "storage/migrations/migrations.h"
+#include "storage/sqlite/lock_file.h"
 #include "storage/sqlite/open.h"
 #include "storage/sqlite/writer.h"
 #include "tests/storage/files.h"
@@ -478,12 +480,41 @@ TEST_F(SqliteStoreTest, PathsMayHaveAnyCharacter) {
   EXPECT_TRUE(OpenStore(odd, OpenMode::kReadOnly).ok());
 }
 
+// Somebody tidies up under a running server: what it acknowledged from then on would be gone with its end.
+TEST_F(SqliteStoreTest, AcknowledgesNothingOnceTheFileIsGoneFromItsPlace) {
+  namespace fs = std::filesystem;
+  const std::string moved = folder_.File("moved.db");
+  const auto expect_refused = [&](const std::function<void()>& take_away, const std::string& name) {
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Append(std::vector<Record>(1, GoodRecord())).ok());
+    take_away();
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = store->Append(std::vector<Record>(1, GoodRecord())).status();
+      EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(name + ": was moved, removed or replaced"));
+    }
+  };
+  expect_refused([&] { fs::rename(path_, moved); }, path_);
+  EXPECT_EQ(All(**OpenStore(moved, OpenMode::kReadOnly)).size(), 1u) << "what was acknowledged went along";
+  EXPECT_TRUE(All(*Open()).empty()) << "and no log of it is taken for a new file's";
+  expect_refused(
+      [&] {
+        fs::copy_file(path_, folder_.File("copy.db"));
+        fs::rename(folder_.File("copy.db"), path_);
+      },
+      path_);
+  const size_t before = All(*Open()).size();
+  expect_refused([&] { fs::remove(path_ + "-wal"); }, path_ + "-wal");
+  EXPECT_EQ(All(*Open()).size(), before + 1);
+  expect_refused([&] { fs::remove(path_); }, path_);
+}
+
 class WriterTest : public SqliteStoreTest {
  protected:
   WriterTest() {
     auto connection = OpenWriter(path_);
     EXPECT_TRUE(connection.ok()) << connection.status();
-    writer_ = std::make_unique<Writer>(std::move(*connection));
+    writer_ = std::make_unique<Writer>(std::move(*connection), *lock_);
   }
   static absl::Status AddAnchor(Connection& db, const std::string& text) {
     return db.Exec(("INSERT INTO anchor (text) VALUES ('" + text + "')").c_str());
@@ -500,6 +531,7 @@ class WriterTest : public SqliteStoreTest {
     return count;
   }
 
+  std::unique_ptr<LockFile> lock_ = *LockFile::Take(path_);
   std::unique_ptr<Writer> writer_;
 };
 

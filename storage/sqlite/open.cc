@@ -167,8 +167,9 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenWriter(const std::string& path) 
   TEMPER_RETURN_IF_ERROR(Migrate(path, *connection, version));
   TEMPER_RETURN_IF_ERROR(UseLog(path, *connection));
   TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA synchronous = FULL"));
-  // KiB of pages, which the system caches too: a writer mostly appends.
-  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -512"));
+  // The log is cut to 8 MiB once it starts anew: one that a slow reader made long does not stay so. In KiB of pages,
+  // which the system caches too: a writer mostly appends.
+  TEMPER_RETURN_IF_ERROR(connection->Exec("PRAGMA journal_size_limit = 8388608; PRAGMA cache_size = -512"));
   connection->CheckpointOnClose(true);
   return connection;
 }

@@ -509,6 +509,24 @@ TEST_F(SqliteStoreTest, AcknowledgesNothingOnceTheFileIsGoneFromItsPlace) {
   expect_refused([&] { fs::remove(path_); }, path_);
 }
 
+TEST_F(SqliteStoreTest, ALogThatASlowReaderMadeLongIsCutOnceHeIsDone) {
+  const std::unique_ptr<Store> store = Open();
+  ASSERT_TRUE(store->Append(std::vector<Record>(1, GoodRecord())).ok());
+  const auto log_bytes = [&] { return std::filesystem::file_size(path_ + "-wal"); };
+  ASSERT_TRUE(store
+                  ->Scan({},
+                         [&](const Record& r) {
+                           std::vector<Record> many(400, r);
+                           for (size_t i = 0; i < many.size(); ++i)
+                             many[i].workload = std::string(60'000, 'w') + std::to_string(i);
+                           EXPECT_TRUE(store->Append(many).ok());
+                         })
+                  .ok());
+  ASSERT_GT(log_bytes(), 20u << 20);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(store->Append(std::vector<Record>(1, GoodRecord())).ok());
+  EXPECT_LE(log_bytes(), 9u << 20);
+}
+
 class WriterTest : public SqliteStoreTest {
  protected:
   WriterTest() {

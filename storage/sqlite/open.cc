@@ -145,6 +145,8 @@ absl::StatusOr<std::string> ResolvePath(const std::string& path) {
   if (error) return absl::NotFoundError(absl::StrCat(path, ": no such file (", error.message(), ")"));
   if (fs::is_directory(resolved, error))
     return absl::FailedPreconditionError(absl::StrCat(path, ": is a folder; name a file in it"));
+  if (fs::exists(resolved, error) && !fs::is_regular_file(resolved, error))
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is no regular file; give another --db"));
   if (!fs::is_directory(resolved.parent_path(), error)) {
     return absl::NotFoundError(absl::StrCat(path, ": no such folder; make it, or give another --db"));
   }

@@ -270,6 +270,18 @@ TEST_F(SqliteStoreTest, RefusesOtherFiles) {
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "another program's");
 }
 
+// Who opened a pipe would wait for somebody at its other end, and hear no signal meanwhile.
+TEST_F(SqliteStoreTest, RefusesWhatIsNoRegularFile) {
+  const std::string pipe = folder_.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (OpenMode mode : {OpenMode::kReadWrite, OpenMode::kReadOnly}) {
+    for (const std::string& path : {pipe, std::string("/dev/null")}) {
+      const absl::Status status = OpenStore(path, mode).status();
+      EXPECT_EQ(status, absl::FailedPreconditionError(path + ": is no regular file; give another --db"));
+    }
+  }
+}
+
 TEST_F(SqliteStoreTest, RefusesANewerSchema) {
   Fill(2);
   RunSql(path_, "PRAGMA user_version = 99");

@@ -9,7 +9,8 @@
 namespace temper {
 namespace {
 
-using Json = nlohmann::ordered_json;
+// By name: one that keeps its fields in order looks through all of them for each.
+using Json = nlohmann::json;
 constexpr int kJsonVersion = 1;
 constexpr char kTimeFormat[] = "%Y-%m-%dT%H:%M:%E3SZ";
 
@@ -81,33 +82,35 @@ class Fields {
 }  // namespace
 
 std::string ToJsonLine(const Record& r) {
-  Json json = {{"v", kJsonVersion},
-               {"id", r.id},
-               {"workload", r.workload},
-               {"anchor", r.anchor},
-               {"target", r.target},
-               {"device", r.device_key},
-               {"fingerprint", r.fingerprint},
-               {"threads", r.threads},
-               {"cache_policy", r.cache_policy},
-               {"template", r.template_name},
-               {"template_version", r.template_version},
-               {"config", r.config},
-               {"codegen_id", r.codegen_id},
-               {"purpose", r.purpose},
-               {"outcome", Text(r.outcome)},
-               {"error", r.error},
-               {"costs_s", r.costs_s},
-               {"tuner", r.tuner},
-               {"job", r.job},
-               {"candidate", r.candidate},
-               {"attempt", r.attempt},
-               {"origin", r.origin},
-               {"time", absl::FormatTime(kTimeFormat, absl::FromUnixMillis(r.time_unix_ms), absl::UTCTimeZone())}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  nlohmann::ordered_json json = {
+      {"v", kJsonVersion},
+      {"id", r.id},
+      {"workload", r.workload},
+      {"anchor", r.anchor},
+      {"target", r.target},
+      {"device", r.device_key},
+      {"fingerprint", r.fingerprint},
+      {"threads", r.threads},
+      {"cache_policy", r.cache_policy},
+      {"template", r.template_name},
+      {"template_version", r.template_version},
+      {"config", r.config},
+      {"codegen_id", r.codegen_id},
+      {"purpose", r.purpose},
+      {"outcome", Text(r.outcome)},
+      {"error", r.error},
+      {"costs_s", r.costs_s},
+      {"tuner", r.tuner},
+      {"job", r.job},
+      {"candidate", r.candidate},
+      {"attempt", r.attempt},
+      {"origin", r.origin},
+      {"time", absl::FormatTime(kTimeFormat, absl::FromUnixMillis(r.time_unix_ms), absl::UTCTimeZone())}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line) {
+  if (line.size() > kMaxJsonLineBytes) return Bad("the line is longer than 1 MiB");
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Bad("the line is no JSON");
   if (!json.is_object()) return Bad("the line is no JSON object");

@@ -131,6 +131,7 @@ absl::StatusOr<std::string> RestoreStore(const std::string& from, const std::str
 
 // One JSON object a line, the form of `db export` and `db list --json`. Ids, job numbers and executions are those of
 // the store it came from; an import drops them. kInvalidArgument names the field.
+inline constexpr size_t kMaxJsonLineBytes = 1 << 20;  // more than any record that a store takes becomes
 std::string ToJsonLine(const Record& r);
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line);
 

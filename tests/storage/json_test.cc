@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "nlohmann/json.hpp"
+#include "storage/check.h"
 #include "tests/storage/testing.h"
 
 namespace temper {
@@ -43,6 +44,27 @@ TEST(RecordJson, TakesDefaultsForWhatIsOptional) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->purpose, "search");
   EXPECT_EQ(read->threads, 1);
+}
+
+// As many fields as a line has room for: with a search through all of them for each it took minutes.
+TEST(RecordJson, ReadsALineOfManyFieldsAndNoneThatIsTooLong) {
+  std::string line = R"({"workload":"w","target":"t","template":"m","config":"","outcome":"run_timeout")";
+  for (int i = 0; line.size() < kMaxJsonLineBytes - 100; ++i) line += ",\"" + std::to_string(i) + "\":0";
+  const auto read = RecordFromJsonLine(line + "}");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->workload, "w");
+  line.insert(1, kMaxJsonLineBytes, ' ');
+  EXPECT_EQ(ErrorOf(line + "}"), "not a record: the line is longer than 1 MiB");
+}
+
+TEST(RecordJson, ALineHasRoomForTheLargestRecord) {
+  Record r = GoodRecord();
+  r.workload = r.anchor = std::string(kMaxWorkloadBytes, '\x01');  // six bytes each as JSON
+  r.target = std::string(kMaxTargetBytes, '\x01');
+  r.config = std::string(kMaxConfigBytes, '\x01');
+  r.fingerprint = std::string(kMaxFingerprintBytes, '\x01');
+  r.costs_s.assign(kMaxSamples, 1.0 / 3);
+  EXPECT_LE(ToJsonLine(r).size(), kMaxJsonLineBytes);
 }
 
 TEST(RecordJson, SaysWhatIsWrong) {

@@ -138,21 +138,32 @@ absl::Status Put(const DbOptions& o, const std::vector<Record>& records) {
   return absl::OkStatus();
 }
 
+// The next line, in `room`. Of one that is longer it is as much as fits: what has no end of a line may have none at
+// all.
+std::optional<std::string_view> ReadLine(std::istream& in, std::string& room) {
+  in.getline(room.data(), std::ssize(room));
+  if (in.bad() || in.gcount() == 0) return std::nullopt;
+  return std::string_view(room.data(), in.gcount() - (in.good() ? 1 : 0));  // its end is counted too
+}
+
 // Every line is read before the first is kept: a damaged file adds nothing.
 absl::Status Import(const DbOptions& o) {
   std::vector<Record> records;
+  std::string room(kMaxJsonLineBytes + 2, '\0');
   for (const std::string& path : o.files) {
     std::ifstream in(path);
     if (!in) return absl::NotFoundError(absl::StrCat("cannot read ", path));
     int number = 0;
-    for (std::string line; std::getline(in, line);) {
+    while (const std::optional<std::string_view> line = ReadLine(in, room)) {
       ++number;
-      if (line.empty()) continue;
-      absl::StatusOr<Record> record = RecordFromJsonLine(line);
+      if (line->empty()) continue;
+      absl::StatusOr<Record> record = RecordFromJsonLine(*line);
       if (!record.ok())
         return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", record.status().message()));
       records.push_back(*std::move(record));
     }
+    if (in.bad())
+      return absl::UnavailableError(absl::StrCat("cannot read ", path, ": is it a folder, or is its disk broken?"));
   }
   return Put(o, records);
 }

@@ -82,6 +82,32 @@ TEST_F(DbTest, AServersRecordsAreListedAndItsBestShown) {
   EXPECT_TRUE(IsOneLine(Temper("db import --trusted " + dir_ + "/faster.jsonl --db " + dir_ + "/other.db")));
 }
 
+TEST_F(DbTest, AnImportOfWhatCanNotBeReadToItsEndFails) {
+  const Result folder = Temper("db import " + dir_ + " --db " + db_);
+  EXPECT_EQ(folder.code, 1);
+  EXPECT_TRUE(IsOneLine(folder)) << folder.out;
+  EXPECT_NE(folder.out.find("cannot read " + dir_), std::string::npos) << folder.out;
+  const Result endless = Temper("db import /dev/zero --db " + db_);
+  EXPECT_EQ(endless.code, 1);
+  EXPECT_NE(endless.out.find("/dev/zero:1: not a record: the line is longer than 1 MiB"), std::string::npos)
+      << endless.out;
+  EXPECT_EQ(Count(), 10u);
+}
+
+// What has no newline at its end, has empty lines, or a line of the greatest length is read all the same.
+TEST_F(DbTest, AnImportReadsEveryLine) {
+  const std::string file = dir_ + "/lines.jsonl", fill(1 << 20, ' ');
+  Record r = GoodRecord();
+  std::ofstream out(file);
+  for (const char* end : {"\n\n", "\n", ""}) {
+    r.config += "x";
+    std::string line = ToJsonLine(r);
+    out << line << fill.substr(line.size()) << end;
+  }
+  out.close();
+  EXPECT_EQ(Temper("db import " + file + " --db " + dir_ + "/lines.db").out, "3 records added\n");
+}
+
 TEST_F(DbTest, AnExportSaysHowMuchItWroteAndInPlaceOfWhat) {
   const std::string file = dir_ + "/records.jsonl", written = file + ": 10 records";
   EXPECT_EQ(Temper("db export " + file + " --db " + db_).out, written + "\n");

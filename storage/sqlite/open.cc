@@ -132,7 +132,7 @@ absl::Status UseLog(const std::string& path, Connection& connection) {
   TEMPER_ASSIGN_OR_RETURN(const bool row, query.Step());
   const bool uses_log = row && query.View(0) == "wal";
   TEMPER_RETURN_IF_ERROR(query.Run());  // what it answered holds only when this, its commit, went well
-  if (uses_log) return absl::OkStatus();
+  if (uses_log) return connection.Int("PRAGMA user_version").status();  // which makes the log's file
   return absl::FailedPreconditionError(
       absl::StrCat(path, ": its file system can not share memory; put the database on a disk of this machine"));
 }

@@ -81,6 +81,14 @@ JobSteps::JobSteps(JobHost& host, JobPlan plan)
 }
 
 absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
+  try {
+    return StepInMemory(input, now);
+  } catch (const std::bad_alloc&) {  // does not end the others
+    return End(absl::ResourceExhaustedError("the server has not enough memory for this job"), now);
+  }
+}
+
+absl::Duration JobSteps::StepInMemory(const JobInput& input, absl::Duration now) {
   server_ends_ = input.server_ends;
   row_.priority = input.priority.value_or(row_.priority);
   if (stop_state_.empty()) {
@@ -98,21 +106,15 @@ absl::Duration JobSteps::Step(const JobInput& input, absl::Duration now) {
     how_ = absl::CancelledError("stopped");
     state_ = State::kFinish;
   }
-  const absl::StatusOr<absl::Duration> next = AdvanceInMemory(now);
-  if (next.ok()) return *next;
-  if (state_ == State::kFinish) return now + kStoreAgain;
-  how_ = next.status();
-  state_ = State::kFinish;
-  return now;
+  const absl::StatusOr<absl::Duration> next = Advance(now);
+  return next.ok() ? *next : End(next.status(), now);
 }
 
-// What one job has no memory for does not end the others.
-absl::StatusOr<absl::Duration> JobSteps::AdvanceInMemory(absl::Duration now) {
-  try {
-    return Advance(now);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("the server has not enough memory for this job");
-  }
+absl::Duration JobSteps::End(absl::Status how, absl::Duration now) {
+  if (state_ == State::kFinish) return now + kStoreAgain;  // it failed at its end alone
+  how_ = std::move(how);
+  state_ = State::kFinish;
+  return now;
 }
 
 absl::StatusOr<absl::Duration> JobSteps::Advance(absl::Duration now) {

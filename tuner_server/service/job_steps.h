@@ -48,7 +48,8 @@ class JobSteps {
  private:
   enum class State { kAwaitWorker, kWarm, kPrepare, kLoop, kSearch, kFinish, kOver };
 
-  absl::StatusOr<absl::Duration> AdvanceInMemory(absl::Duration now);
+  absl::Duration StepInMemory(const JobInput& input, absl::Duration now);
+  absl::Duration End(absl::Status how, absl::Duration now);  // when to finish
   absl::StatusOr<absl::Duration> Advance(absl::Duration now);
   absl::StatusOr<absl::Duration> AwaitWorker(absl::Duration now);
   bool HasPlace();  // asks for one where it has none

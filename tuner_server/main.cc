@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -49,6 +50,10 @@ void RaiseDescriptorLimit() {
 // What a fit of the model takes for a moment goes back to the system: by default glibc would keep blocks of a size that
 // was freed once, and a server's memory would grow with the largest model it ever fitted in each thread.
 void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 64 << 10); }
+
+// gRPC 1.51 heeds the server's limit to what it reads at once (kReadAtOnce in service/server.cc) only without this
+// experiment of its own, which it looks for in the environment.
+void BoundReads() { setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0); }
 
 // An option whose value is a period such as 6h.
 CLI::Option* AddPeriod(CLI::App& app, const std::string& name, absl::Duration& period, const std::string& help) {
@@ -157,6 +162,7 @@ int main(int argc, char** argv) {
   temper::SetUpLogging(verbose, temper::ParseLogFormat(log_format));
   temper::ArmFailpoint();
   temper::LogGrpcQuietly();
+  BoundReads();
 
   const sigset_t ends = TakeSignals();
   RaiseDescriptorLimit();

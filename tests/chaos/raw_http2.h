@@ -62,7 +62,7 @@ inline bool SendAll(int socket, const std::string& bytes) {
   return true;
 }
 
-enum class Http2Frame : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6 };
+enum class Http2Frame : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6, kContinuation = 9 };
 
 inline std::string Frame(Http2Frame type, uint8_t flags, uint32_t stream, const std::string& payload) {
   const auto size = static_cast<uint32_t>(payload.size());

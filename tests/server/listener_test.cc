@@ -16,6 +16,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -350,6 +351,118 @@ TEST_F(ListenerTest, AFloodOverIPv6IsCutOffToo) {
   auto server = Start("[::1]:0");
   if (!server.ok()) GTEST_SKIP() << "this machine has no IPv6: " << server.status();
   EXPECT_TRUE(CutsOffAFlood((*server)->address(), absl::Seconds(20)));
+}
+
+// A header whose end never comes, in 28 MiB of frames; what all connections were allowed is 32. True once it is cut
+// off.
+bool CutsOffAHeader(const std::string& address, const std::string& block, const std::function<std::string(int)>& more) {
+  constexpr int kPatienceMs = 20'000;
+  const Descriptor peer = ConnectTcp(address);
+  if (!SendAll(peer.get(), Http2Preface() + Frame(Http2Frame::kHeaders, 0, 1, block))) return true;
+  size_t sent = 0;
+  for (int i = 0; sent < 28 << 20; ++i) {
+    const std::string frame = Frame(Http2Frame::kContinuation, 0, 1, more(i));
+    if (!SendAll(peer.get(), frame)) return true;
+    sent += frame.size();
+  }
+  return AwaitEnd(peer.get(), kPatienceMs);
+}
+
+TEST_F(ListenerTest, AHeaderWithoutAnEndIsCutOffBeforeItCostsMuch) {
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db")}).ok());
+  const auto honest = TunerClient::Connect(server.address(), {.call_timeout = kPatience, .connect_timeout = kPatience});
+  ASSERT_TRUE((*honest)->ListJobs().ok());
+  // A name of 200 MiB: 7 bits that say "more", then the rest, lowest first.
+  const std::string name("\0\x7F\x81\xFF\xFF\x63", 6);
+  EXPECT_TRUE(CutsOffAHeader(server.address(), name, [](int) { return std::string(16'384, 'a'); }));
+  EXPECT_TRUE((*honest)->ListJobs().ok());
+}
+
+TEST_F(ListenerTest, AHeaderOfManyFieldsIsCutOffBeforeItTakesMuchMemory) {
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db")}).ok());
+  const auto honest = TunerClient::Connect(server.address(), {.call_timeout = kPatience, .connect_timeout = kPatience});
+  ASSERT_TRUE((*honest)->ListJobs().ok());
+  const auto fields = [](int i) {
+    std::string block;
+    for (int field = 0; field < 25; ++field) {
+      const std::string name = absl::StrCat("x-", i, "-", field);
+      block += std::string(1, '\0') + static_cast<char>(name.size()) + name + '\x64' + std::string(100, 'v');
+    }
+    return block;
+  };
+  EXPECT_TRUE(CutsOffAHeader(server.address(), fields(0), fields));
+  EXPECT_TRUE((*honest)->ListJobs().ok());
+}
+
+TEST_F(ListenerTest, RequestsOfTheLargestSizeAreTakenToTheirEnd) {
+  constexpr int64_t kBytes = 15 << 20;
+  constexpr int kStalledMs = 2'000;
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db")}).ok());
+  for (const int calls : {1, 2}) {
+    UnfinishedCalls peer(server.address(), calls, kBytes);
+    peer.Send(kStalledMs);
+    EXPECT_FALSE(peer.closed());
+    EXPECT_EQ(peer.sent(), calls * kBytes);
+  }
+}
+
+// A mebibyte of a request may come without a word of the server, and over a slow link that takes long.
+TEST(FloodMeterTest, TheEndOfARequestMayComeAsSlowlyAsItLikes) {
+  absl::Duration now = absl::Seconds(100);
+  FloodMeter meter(now);
+  Traffic traffic{.received = 15 << 20, .sent = 5'000};
+  EXPECT_FALSE(meter.FloodsUnheeded(traffic, now));
+  for (int i = 0; i < 1'100; ++i) {
+    now += absl::Milliseconds(30);
+    traffic.received += 1'000;
+    EXPECT_FALSE(meter.FloodsUnheeded(traffic, now));
+  }
+}
+
+TEST(FloodMeterTest, WhoeverIsHeededMaySayAsMuchAsItLikes) {
+  absl::Duration now = absl::Seconds(100);
+  FloodMeter meter(now);
+  Traffic traffic;
+  for (int i = 0; i < 10'000; ++i) {
+    now += absl::Milliseconds(5);
+    traffic.received += 512 << 10;
+    traffic.unread = 64 << 10;
+    traffic.sent += 26;
+    EXPECT_FALSE(meter.FloodsUnheeded(traffic, now));
+  }
+}
+
+TEST(FloodMeterTest, WhoIsNotHeededMaySayALittle) {
+  FloodMeter meter(absl::ZeroDuration());
+  Traffic traffic{.received = 100, .sent = 50};
+  EXPECT_FALSE(meter.FloodsUnheeded(traffic, absl::Seconds(1)));
+  traffic.received += FloodMeter::kBytesUnheeded;
+  EXPECT_FALSE(meter.FloodsUnheeded(traffic, absl::Seconds(2)));
+  ++traffic.received;
+  EXPECT_TRUE(meter.FloodsUnheeded(traffic, absl::Seconds(3)));
+}
+
+TEST(FloodMeterTest, WhoIsNotHeededKeepsNobodyBusyForLong) {
+  absl::Duration now = absl::Seconds(100);
+  FloodMeter meter(now);
+  const Traffic few{.received = FloodMeter::kBytesOfSuspects, .unread = 1'000};
+  for (int i = 0; i < 1'000; ++i) EXPECT_FALSE(meter.FloodsUnheeded(few, now += absl::Milliseconds(5)));
+  const Traffic more{.received = FloodMeter::kBytesOfSuspects + 1, .unread = 1'000};
+  absl::Duration busy;
+  for (; busy < FloodMeter::kBusy; busy += absl::Milliseconds(5)) {
+    EXPECT_FALSE(meter.FloodsUnheeded(more, now += absl::Milliseconds(5)));
+  }
+  EXPECT_TRUE(meter.FloodsUnheeded(more, now + absl::Milliseconds(5)));
+}
+
+TEST(FloodMeterTest, AMachineThatStandsStillIsNobodysFault) {
+  absl::Duration now = absl::Seconds(100);
+  FloodMeter meter(now);
+  const Traffic traffic{.received = 1 << 20, .unread = 1'000};
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(meter.FloodsUnheeded(traffic, now += absl::Seconds(10)));
 }
 
 TEST(FloodMeterTest, WhoIsAnsweredMayDoAsMuchAsItLikes) {

@@ -85,7 +85,22 @@ bool FloodMeter::Floods(int64_t bytes, const StreamCounts& counts, absl::Duratio
   wasted_ = std::max(0.0, wasted_) + static_cast<double>(wasted);
   seen_ = now;
   counts_ = counts;
-  return wasted_ > kWastedAtOnce || bytes - answered_at_ > kBytesUnanswered;
+  received_ = bytes;
+  return wasted_ > kWastedAtOnce || unanswered() > kBytesUnanswered;
+}
+
+bool FloodMeter::FloodsUnheeded(const Traffic& traffic, absl::Duration now) {
+  const absl::Duration passed = std::min(now - heard_, kBusyBetweenLooks);
+  heard_ = now;
+  received_ = traffic.received;
+  if (traffic.sent != sent_) {
+    sent_ = traffic.sent;
+    heeded_at_ = traffic.received;
+    busy_ = absl::ZeroDuration();
+  }
+  const int64_t unheeded = traffic.received - heeded_at_;
+  if (unheeded > kBytesOfSuspects && traffic.unread > 0) busy_ += passed;
+  return unheeded > kBytesUnheeded || busy_ > kBusy;
 }
 
 }  // namespace temper

@@ -18,6 +18,13 @@ struct StreamCounts {
   int64_t answered = 0;  // to their end
 };
 
+// Of one connection since it was made, in bytes.
+struct Traffic {
+  int64_t received = 0;
+  int64_t unread = 0;  // of these, what gRPC has not taken yet
+  int64_t sent = 0;
+};
+
 // gRPC's own counters (channelz) for connections of servers in this process. Costs a list of all connections.
 class TransportCounters {
  public:
@@ -34,15 +41,33 @@ class FloodMeter {
   static constexpr int64_t kWastedPerSecond = 100;
   static constexpr int64_t kBytesUnanswered = 32 << 20;  // twice the largest request
 
-  explicit FloodMeter(absl::Duration now) : seen_(now) {}
+  // A request of some size makes the server speak: it widens the request's window, by 1 MiB at most (server.cc), and
+  // the end is answered. Headers have no window, nothing is said before their end, and gRPC 1.51 goes through all of an
+  // unfinished one again for each of its frames, however small. So who says much with nothing said in return is cut
+  // off, and who keeps gRPC busy with it sooner. Some requests may end at the same time.
+  static constexpr int64_t kBytesUnheeded = 4 << 20;
+  static constexpr int64_t kBytesOfSuspects = 64 << 10;
+  static constexpr absl::Duration kBusy = absl::Milliseconds(250);
+  // Where nobody looked for longer, the machine was busy, not this connection.
+  static constexpr absl::Duration kBusyBetweenLooks = absl::Milliseconds(20);
+
+  explicit FloodMeter(absl::Duration now) : seen_(now), heard_(now) {}
   // `bytes`: that came in since the connection was made. `now` is monotonic. True from the moment it floods.
   bool Floods(int64_t bytes, const StreamCounts& counts, absl::Duration now);
+  // The same for what it says without being heeded. To be asked soon after bytes came in, and while any are unread.
+  bool FloodsUnheeded(const Traffic& traffic, absl::Duration now);
+  int64_t unanswered() const { return received_ - answered_at_; }  // bytes since the last answer that was seen
 
  private:
   absl::Duration seen_;  // when it was judged last
   StreamCounts counts_;
   int64_t answered_at_ = 0;  // the bytes when an answer was seen last
   double wasted_ = 0;        // leaks at kWastedPerSecond
+  int64_t received_ = 0;
+  absl::Duration heard_;   // when FloodsUnheeded was asked last
+  int64_t heeded_at_ = 0;  // the bytes when the server was seen to have spoken last
+  int64_t sent_ = 0;       // by then
+  absl::Duration busy_;    // since then
 };
 
 }  // namespace temper

@@ -2,17 +2,20 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/log.h"
 
 namespace temper {
@@ -21,7 +24,9 @@ namespace {
 constexpr int kFewestReserved = 16, kMostReserved = 256;
 constexpr absl::Duration kLook = absl::Milliseconds(200);  // between two looks for floods
 constexpr int64_t kQuietBytes = 16 << 10;                  // less between two looks needs no closer one
-constexpr absl::Duration kDeaf = absl::Seconds(5);         // to the address of a flood
+constexpr absl::Duration kBetweenLooksAtBusy = absl::Milliseconds(5);
+constexpr int64_t kUnansweredTogether = 256 << 20;  // as much as server.cc lets gRPC keep
+constexpr absl::Duration kDeaf = absl::Seconds(5);  // to the address of a flood
 constexpr absl::Duration kBetweenLines = absl::Seconds(10);
 // With no descriptor free, accept fails whether anybody waits or not: not tried again before this is over.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
@@ -56,11 +61,14 @@ void Abort(int socket) {
   connect(socket, &nobody, sizeof(nobody));
 }
 
-int64_t BytesReceived(int socket) {
+Traffic TrafficOf(int socket) {
   tcp_info info{};
   socklen_t size = sizeof(info);
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
-  return static_cast<int64_t>(info.tcpi_bytes_received);
+  int unread = 0;
+  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ioctl(socket, SIOCINQ, &unread) != 0) return {};
+  return {.received = static_cast<int64_t>(info.tcpi_bytes_received),
+          .unread = unread,
+          .sent = static_cast<int64_t>(info.tcpi_bytes_sent)};
 }
 
 }  // namespace
@@ -122,23 +130,35 @@ void Listener::ResumeAccepting() {
 void Listener::Loop() {
   std::array<epoll_event, 64> events;
   for (absl::Duration look = Now() + kLook;;) {
-    const absl::Duration wait = accept_from_ ? kPause : connections_.empty() ? absl::InfiniteDuration() : kLook;
+    const absl::Duration wait = !busy_.empty()         ? absl::ZeroDuration()
+                                : accept_from_         ? kPause
+                                : connections_.empty() ? absl::InfiniteDuration()
+                                                       : kLook;
     const int timeout = wait == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(wait));
     const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
     for (int i = 0; i < n; ++i) {
-      const int fd = events[i].data.fd;
-      if (fd == stop_.get()) return;
-      // Nothing but its end is awaited of a connection: gRPC shut it down, or the peer broke it off.
-      if (const auto ended = connections_.find(fd); ended != connections_.end()) {
-        Forget(ended);
-      } else {
-        AcceptAll(fd);
-      }
+      if (events[i].data.fd == stop_.get()) return;
+      Heed(events[i]);
     }
     if (accept_from_ && Now() >= *accept_from_) ResumeAccepting();
-    if (Now() < look) continue;
-    LookForFloods();
-    look = Now() + kLook;
+    if (Now() >= look) {
+      LookForFloods();
+      look = Now() + kLook;
+    }
+    if (busy_.empty()) continue;
+    LookAtBusy();
+    absl::SleepFor(kBetweenLooksAtBusy);  // or each packet would wake this thread
+  }
+}
+
+void Listener::Heed(const epoll_event& event) {
+  const auto connection = connections_.find(event.data.fd);
+  if (connection == connections_.end()) {
+    AcceptAll(event.data.fd);
+  } else if (event.events & (EPOLLHUP | EPOLLERR)) {
+    Forget(connection);  // gRPC shut it down, or the peer broke it off
+  } else {
+    busy_.insert(connection->first);
   }
 }
 
@@ -179,7 +199,8 @@ void Listener::Take(Descriptor connection, const sockaddr_storage& name, int soc
   Descriptor duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!duplicate.valid()) return Refuse("no descriptor is left");
   const int key = duplicate.get();
-  Watch(key, 0);
+  // Each arrival is told once. Of a socket file's bytes nothing can be said.
+  Watch(key, name.ss_family == AF_UNIX ? 0 : EPOLLIN | EPOLLET);
   ++of_peer_[peer];
   connections_.emplace(key, Connection{std::move(duplicate), name, peer, FloodMeter(Now())});
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
@@ -191,6 +212,7 @@ void Listener::Take(Descriptor connection, const sockaddr_storage& name, int soc
 void Listener::Forget(std::map<int, Connection>::iterator connection) {
   const auto count = of_peer_.find(connection->second.peer);
   if (--count->second == 0) of_peer_.erase(count);
+  busy_.erase(connection->first);
   connections_.erase(connection);
 }
 
@@ -202,25 +224,58 @@ void Listener::Refuse(const char* why) {
   refusals_told_ = Now();
 }
 
+void Listener::LookAtBusy() {
+  for (const int fd : std::exchange(busy_, {})) {
+    const Traffic traffic = TrafficOf(fd);
+    if (connections_.at(fd).meter.FloodsUnheeded(traffic, Now())) {
+      CutOff(fd);
+    } else if (traffic.unread > 0) {
+      busy_.insert(fd);  // more may never arrive
+    }
+  }
+}
+
 void Listener::LookForFloods() {
   const absl::Duration now = Now();
   std::erase_if(deaf_to_, [now](const auto& entry) { return entry.second <= now; });
   for (auto& [fd, connection] : connections_) {
-    if (!Floods(connection)) continue;
-    spdlog::warn("a connection from {} flooded the server and was cut off", connection.peer);
-    deaf_to_[connection.peer] = now + kDeaf;
-    Abort(fd);  // then its end is seen here and by gRPC
+    if (Floods(connection)) CutOff(fd);
   }
+  LookForTooMuch();
 }
 
 bool Listener::Floods(Connection& connection) {
-  const int64_t bytes = BytesReceived(connection.duplicate.get());
-  if (bytes - connection.bytes < kQuietBytes) return false;
+  const int64_t bytes = TrafficOf(connection.duplicate.get()).received;
+  if (bytes - connection.bytes < kQuietBytes && connection.meter.unanswered() < kQuietBytes) return false;
   connection.bytes = bytes;
   if (connection.transport < 0) connection.transport = TransportCounters::Find(connection.name).value_or(-1);
   if (connection.transport < 0) return false;  // it shakes hands, which gRPC limits
   const std::optional<StreamCounts> counts = TransportCounters::Read(connection.transport);
   return counts && connection.meter.Floods(bytes, *counts, Now());
+}
+
+void Listener::LookForTooMuch() {
+  int64_t together = 0;
+  std::map<std::string, int64_t> of_peer;
+  std::pair<int64_t, int> most;  // of one peer, and one of its connections
+  for (const auto& [fd, connection] : connections_) {
+    together += connection.meter.unanswered();
+    most = std::max(most, {of_peer[connection.peer] += connection.meter.unanswered(), fd});
+  }
+  if (together > kUnansweredTogether) CutOff(most.second);
+}
+
+void Listener::CutOff(int fd) {
+  const std::string& peer = connections_.at(fd).peer;
+  int cut = 0;
+  for (const auto& [other, connection] : connections_) {
+    const bool suspect = connection.peer == peer && connection.meter.unanswered() > FloodMeter::kBytesOfSuspects;
+    if (other != fd && !suspect) continue;
+    Abort(other);  // then its end is seen here and by gRPC
+    ++cut;
+  }
+  spdlog::warn("{} flooded the server: {} of its connections were cut off", peer, cut);
+  deaf_to_[peer] = Now() + kDeaf;
 }
 
 }  // namespace temper

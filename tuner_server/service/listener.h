@@ -6,17 +6,21 @@
 // connections: an address, a user of this machine at one of its own addresses, or a process at a socket file.
 //
 // Floods: of each connection a duplicate of its descriptor is kept. What came in by TCP is compared with what gRPC
-// answered (flood.h), and a connection that floods is aborted; its peer is not listened to for some seconds. At a
+// sent and answered (flood.h), and a connection that floods is aborted, with those of its peer that wait for an answer
+// to much; the peer is not listened to for some seconds. So it goes for whoever brought most when all connections
+// together wait for answers to more than gRPC may keep of them: it does not count headers. At a
 // socket file, which is the server's own user's alone, all connections have one name, and gRPC 1.51 can not say which
 // of them it counted: there a flood costs processor time until it ends, but no more descriptors and memory than here.
 #pragma once
 
 #include <grpcpp/server_builder.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -57,6 +61,7 @@ class Listener {
 
   Listener(ListeningSockets sockets, const Clock& clock);
   void Loop();
+  void Heed(const epoll_event& event);
   void Watch(int fd, uint32_t events);
   void AcceptAll(int socket);
   void PauseAccepting();
@@ -65,8 +70,11 @@ class Listener {
   void Forget(std::map<int, Connection>::iterator connection);
   bool ShedOne(int socket);
   void Refuse(const char* why);
+  void LookAtBusy();
   void LookForFloods();
   bool Floods(Connection& connection);
+  void LookForTooMuch();
+  void CutOff(int fd);
   absl::Duration Now() const { return clock_.Monotonic(); }
 
   const std::string address_;
@@ -81,6 +89,7 @@ class Listener {
   std::optional<absl::Duration> accept_from_;  // while nobody is accepted
   LocalPeers local_;
   std::map<int, Connection> connections_;          // by their duplicate
+  std::set<int> busy_;                             // whose bytes came in since the last look, or are unread
   std::map<std::string, int> of_peer_;             // how many connections, where there are any
   std::map<std::string, absl::Duration> deaf_to_;  // peers, until when
   int64_t refused_ = 0;                            // since the last line in the log

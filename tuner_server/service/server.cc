@@ -27,6 +27,9 @@ constexpr int kStreamsAConnection = 64;
 // What all connections may keep in memory, whatever they come by. Above it gRPC closes connections without calls and
 // cancels calls; their peers try again.
 constexpr size_t kConnectionBytes = 256 << 20;
+// gRPC works through what it read at once whatever becomes of the connection meanwhile, and a header's small frames are
+// dear (flood.h). It heeds this where main.cc told it to.
+constexpr int kReadAtOnce = 4 << 10;
 
 void Configure(grpc::ServerBuilder& builder, absl::Duration connection_age, double hurry) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(kKeepaliveMs / hurry));
@@ -40,6 +43,9 @@ void Configure(grpc::ServerBuilder& builder, absl::Duration connection_age, doub
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kLargestMetadata);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kStreamsAConnection);
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadAtOnce);
+  // Windows would grow with the link, and a flood could not be told from a request (flood.h).
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   // gRPC would unpack a message before it looks at its size, and before anybody is asked who calls.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);

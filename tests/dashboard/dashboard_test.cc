@@ -136,6 +136,15 @@ TEST_F(DashboardTest, AnInitialisedServerTellsNothingWithoutAToken) {
   EXPECT_EQ(Ask("/").code, 200);  // it has a form, and nothing else
 }
 
+// The logins are no thread's but one, and the store may take long.
+TEST_F(DashboardTest, AllButItsFilesIsSlow) {
+  Open(true);
+  for (const HttpRoute& route : routes_) {
+    const bool file = route.path == "/" || route.path == "/dashboard.css" || route.path == "/dashboard.js";
+    EXPECT_NE(route.slow, file) << route.path;
+  }
+}
+
 TEST_F(DashboardTest, ABearerNeedsTheScopeRead) {
   Open(true);
   EXPECT_EQ(CodeWith("authorization", "Bearer " + Token({Scope::kRead})), 200);

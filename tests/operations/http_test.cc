@@ -4,8 +4,15 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <list>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/rng.h"
 #include "tests/operations/socket.h"
+#include "tuner_server/operations/slow_replies.h"
 
 namespace temper {
 namespace {
@@ -115,6 +122,112 @@ TEST(HttpTest, ARequestMayComeByteByByte) {
   Socket socket(server->address());
   for (const char c : std::string("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")) ASSERT_TRUE(socket.Send({&c, 1}));
   EXPECT_THAT(socket.ReadAll(), EndsWith("hello\n"));
+}
+
+// A listener whose page /slow is told when it may end.
+class SlowTest : public ::testing::Test {
+ protected:
+  static std::vector<HttpRoute> Routes(SlowTest& test) {
+    const auto slow = [&test](const HttpRequest& request) {
+      ++test.asked_;
+      test.begun_.Notify();
+      test.go_.WaitForNotification();
+      return HttpReply{.body = "slow " + request.Query("n")};
+    };
+    return {{"/hello", [](const HttpRequest&) { return HttpReply{.body = "hello\n"}; }},
+            {.path = "/slow", .reply = slow, .slow = true},
+            {.path = "/large",
+             .reply = [](const HttpRequest&) { return HttpReply{.body = std::string(8 << 20, 'x')}; },
+             .slow = true}};
+  }
+  void Start(HttpOptions options = {}) {
+    options.listen = "127.0.0.1:0";
+    auto listener = HttpListener::Start(options, Routes(*this));
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    server_ = *std::move(listener);
+  }
+  // One that waits for /slow.
+  Socket Asks(int n) {
+    Socket socket(server_->address());
+    socket.Send(absl::StrCat("GET /slow?n=", n, " HTTP/1.1\r\n\r\n"));
+    return socket;
+  }
+  std::string Hello() { return Get(server_->address(), "/hello"); }
+
+  // Once, and then whoever else tells it, in vain.
+  class Begun {
+   public:
+    void Notify() {
+      if (!told_.exchange(true)) notification_.Notify();
+    }
+    void Wait() { notification_.WaitForNotification(); }
+
+   private:
+    std::atomic<bool> told_ = false;
+    absl::Notification notification_;
+  };
+
+  std::atomic<int> asked_ = 0;
+  Begun begun_;
+  absl::Notification go_;
+  std::unique_ptr<HttpListener> server_;  // ends before what its routes use
+};
+
+TEST_F(SlowTest, OthersAreAnsweredMeanwhile) {
+  Start({.patience = absl::Milliseconds(50)});  // which is not for the time a reply takes
+  Socket first = Asks(1), second = Asks(2);
+  begun_.Wait();
+  for (int i = 0; i < 20; ++i) EXPECT_THAT(Hello(), EndsWith("hello\n"));
+  EXPECT_FALSE(first.Hears(100));
+  go_.Notify();
+  EXPECT_THAT(first.ReadAll(), EndsWith("\r\n\r\nslow 1"));
+  EXPECT_THAT(second.ReadAll(), EndsWith("\r\n\r\nslow 2"));
+  EXPECT_EQ(Get(server_->address(), "/large").substr(0, 15), "HTTP/1.1 200 OK");
+}
+
+TEST_F(SlowTest, MoreThanAFewAreToldToComeAgain) {
+  Start();
+  std::list<Socket> waiting;
+  waiting.push_back(Asks(0));
+  begun_.Wait();
+  for (size_t i = 1; i <= SlowReplies::kMostWaiting; ++i) {
+    waiting.push_back(Asks(static_cast<int>(i)));
+    EXPECT_THAT(Hello(), EndsWith("hello\n"));  // so it was heard
+  }
+  EXPECT_THAT(Asks(99).ReadAll(), StartsWith("HTTP/1.1 503 "));
+  waiting.erase(std::next(waiting.begin()));  // gives its place back, once the listener has seen it go
+  for (bool waits = false; !waits;) {
+    waiting.push_back(Asks(100));
+    EXPECT_THAT(Hello(), EndsWith("hello\n"));
+    waits = !waiting.back().Hears(0);
+    if (!waits) waiting.pop_back();
+  }
+  go_.Notify();
+  for (Socket& socket : waiting) EXPECT_THAT(socket.ReadAll(), HasSubstr("slow "));
+  EXPECT_EQ(asked_, static_cast<int>(SlowReplies::kMostWaiting) + 1);  // nobody waited for the one that went
+}
+
+TEST_F(SlowTest, WhoIsPushedOutMeanwhileIsForgotten) {
+  Start({.most_connections = 1});
+  Socket first = Asks(1);
+  begun_.Wait();
+  EXPECT_THAT(Hello(), EndsWith("hello\n"));
+  EXPECT_THAT(first.ReadAll(), IsEmpty());
+  go_.Notify();
+  EXPECT_THAT(Asks(2).ReadAll(), EndsWith("slow 2"));
+}
+
+TEST_F(SlowTest, AnEndWaitsForTheReplyThatIsMadeAndForNoOther) {
+  Start();
+  Socket first = Asks(1);
+  begun_.Wait();
+  Socket second = Asks(2);
+  EXPECT_THAT(Hello(), EndsWith("hello\n"));
+  std::thread ends([&] { server_.reset(); });
+  EXPECT_THAT(second.ReadAll(), IsEmpty());
+  go_.Notify();
+  ends.join();
+  EXPECT_EQ(asked_, 1);
 }
 
 TEST(HttpTest, ALargeReplyArrivesWhole) {

@@ -29,6 +29,10 @@ class PagesTest : public ::testing::Test {
       OperationsPages({&metrics_, [this] { return status_; }, [this] { return snapshot_age_; }});
 };
 
+TEST_F(PagesTest, NoneWaitsForTheDashboard) {
+  for (const HttpRoute& page : pages_) EXPECT_FALSE(page.slow) << page.path;
+}
+
 TEST_F(PagesTest, MetricsAreAsOfNow) {
   status_.keys["laptop"] = {.pending = 48, .leased = 16, .jobs = 1};
   status_.workers["measuring"] = 2;

@@ -124,14 +124,17 @@ std::vector<HttpRoute> Dashboard::Routes() {
   const auto file = [this](const char* path, std::string_view text, const char* type) {
     return HttpRoute{path, [=, this](const HttpRequest& request) { return Show(request, text, type); }};
   };
-  const auto json = [this](const char* path, Call call, View view) {
-    return HttpRoute{path, [=, this](const HttpRequest& request) { return Answer(request, call, view); }};
+  const auto slow = [](const char* path, auto reply, const char* method = "GET") {
+    return HttpRoute{.path = path, .reply = reply, .method = method, .slow = true};
+  };
+  const auto json = [&](const char* path, Call call, View view) {
+    return slow(path, [=, this](const HttpRequest& request) { return Answer(request, call, view); });
   };
   return {
       file("/", kPageHtml, "text/html; charset=utf-8"),
       file("/dashboard.css", kPageCss, "text/css; charset=utf-8"),
       file("/dashboard.js", kPageJs, "text/javascript; charset=utf-8"),
-      {"/api/session", [this](const HttpRequest& request) { return TellSession(request); }},
+      slow("/api/session", [this](const HttpRequest& request) { return TellSession(request); }),
       json("/api/status", Call::kListJobs, &Dashboard::Status),
       json("/api/jobs", Call::kListJobs, &Dashboard::Jobs),
       json("/api/job", Call::kWatchJob, &Dashboard::Job),
@@ -140,8 +143,10 @@ std::vector<HttpRoute> Dashboard::Routes() {
       json("/api/models", Call::kListJobs, &Dashboard::Models),
       json("/api/failures", Call::kExportRecords, &Dashboard::Failures),
       json("/api/throughput", Call::kListJobs, &Dashboard::Progress),
-      {"/login", [this](const HttpRequest& request) { return LogIn(request); }, "POST"},
-      {"/logout", [this](const HttpRequest& request) { return LogOut(request); }, "POST"},
+      slow(
+          "/login", [this](const HttpRequest& request) { return LogIn(request); }, "POST"),
+      slow(
+          "/logout", [this](const HttpRequest& request) { return LogOut(request); }, "POST"),
   };
 }
 

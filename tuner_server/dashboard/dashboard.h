@@ -25,7 +25,8 @@ class Dashboard {
   // What is passed in outlives it.
   Dashboard(ServerCore& core, Gate& gate, DashboardOptions options);
 
-  // For one listener, which ends before the dashboard does.
+  // For one listener, which ends before the dashboard does. Whatever asks the store or looks at the logins is slow, so
+  // that one thread does it all.
   std::vector<HttpRoute> Routes();
 
  private:

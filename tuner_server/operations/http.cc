@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "tuner_server/operations/slow_replies.h"
 
 namespace temper {
 namespace {
@@ -68,11 +69,12 @@ HttpReply NotAllowed(const std::string& allowed, const std::string& why) {
   return {405, kText, why + "\n", {{"Allow", allowed}}};
 }
 
-// A request is read, its reply is written, and what else the peer sends is read and dropped until it closes: to close
-// with bytes unread would reset the connection and could take the reply with it.
-enum class Phase { kReading, kWriting, kEnding };
+// A request is read, its reply is made and written, and what else the peer sends is read and dropped until it closes:
+// to close with bytes unread would reset the connection and could take the reply with it.
+enum class Phase { kReading, kAwaiting, kWriting, kEnding };
 
 struct Connection {
+  int64_t id;
   int fd;
   bool local;               // see HttpRequest
   absl::Duration deadline;  // of its phase, monotonic
@@ -83,6 +85,11 @@ struct Connection {
   size_t body = 0;                     // bytes that are to come behind them
   size_t written = 0;
 };
+
+short AwaitedBy(Phase phase) {
+  if (phase == Phase::kAwaiting) return POLLRDHUP;
+  return phase == Phase::kWriting ? POLLOUT : POLLIN;
+}
 
 bool IsLoopback(const sockaddr& address) {
   if (address.sa_family == AF_INET6) {
@@ -148,16 +155,20 @@ struct HttpListener::Impl {
   std::vector<HttpRoute> routes;
   std::string address;
   int listener = -1, stop = -1;
+  int made = -1;                      // an eventfd as well: slow replies can be taken
   std::list<Connection> connections;  // oldest first
   absl::Duration accept_from = -absl::InfiniteDuration();
+  int64_t accepted = 0;  // connections
+  std::optional<SlowReplies> slow;
   std::thread thread;
 
   ~Impl() {
-    const uint64_t one = 1;
-    if (thread.joinable() && write(stop, &one, sizeof one) == sizeof one) thread.join();
-    for (const Connection& connection : connections) close(connection.fd);
+    if (thread.joinable() && eventfd_write(stop, 1) == 0) thread.join();
+    for (const Connection& connection : connections) Close(connection);
+    slow.reset();
     if (listener >= 0) close(listener);
     if (stop >= 0) close(stop);
+    if (made >= 0) close(made);
   }
 
   static absl::Duration Now() { return Clock::System().Monotonic(); }
@@ -167,10 +178,13 @@ struct HttpListener::Impl {
   void Accept();
   bool Serve(Connection& connection);  // false: it is over
   bool Read(Connection& connection);
+  bool Reply(Connection& connection, const HttpReply& reply);
   bool Write(Connection& connection);
-  // What there is to say to what came so far; nullopt: more has to come.
-  std::optional<HttpReply> Hear(Connection& connection) const;
-  HttpReply Route(const HttpRequest& request) const;
+  void Close(const Connection& connection);
+  void ReplySlowly();
+  // What there is to say to what came so far; nullopt: more has to come, or it is made slowly.
+  std::optional<HttpReply> Hear(Connection& connection);
+  std::optional<HttpReply> Route(Connection& connection);
 };
 
 // The loop's next deadline.
@@ -184,21 +198,21 @@ int HttpListener::Impl::PollMs() const {
 
 void HttpListener::Impl::Loop() {
   for (;;) {
-    std::vector<pollfd> polled = {{stop, POLLIN, 0}, {Now() < accept_from ? -1 : listener, POLLIN, 0}};
-    for (const Connection& connection : connections) {
-      polled.push_back({connection.fd, static_cast<short>(connection.phase == Phase::kWriting ? POLLOUT : POLLIN), 0});
-    }
+    std::vector<pollfd> polled = {
+        {stop, POLLIN, 0}, {Now() < accept_from ? -1 : listener, POLLIN, 0}, {made, POLLIN, 0}};
+    for (const Connection& connection : connections) polled.push_back({connection.fd, AwaitedBy(connection.phase), 0});
     if (poll(polled.data(), polled.size(), PollMs()) < 0 && errno != EINTR) {
       spdlog::error("the HTTP listener ends: {}", std::strerror(errno));
       return;
     }
     if (polled[0].revents != 0) return;
-    size_t i = 2;
+    size_t i = 3;
     for (auto next = connections.begin(); next != connections.end(); ++i) {
       const bool open = (polled[i].revents == 0 || Serve(*next)) && Now() < next->deadline;
-      if (!open) close(next->fd);
+      if (!open) Close(*next);
       next = open ? std::next(next) : connections.erase(next);
     }
+    if (polled[2].revents != 0) ReplySlowly();
     if (polled[1].revents != 0) Accept();
   }
 }
@@ -215,20 +229,27 @@ void HttpListener::Impl::Accept() {
       return;
     }
     if (connections.size() >= options.most_connections) {
-      close(connections.front().fd);
+      Close(connections.front());
       connections.pop_front();
     }
-    connections.push_back({fd, IsLoopback(reinterpret_cast<sockaddr&>(peer)), Now() + options.patience});
+    connections.push_back({++accepted, fd, IsLoopback(reinterpret_cast<sockaddr&>(peer)), Now() + options.patience});
     // Most requests are here already; who brings one is served before newcomers can push it out.
     if (!Read(connections.back())) {
-      close(fd);
+      Close(connections.back());
       connections.pop_back();
     }
   }
 }
 
 bool HttpListener::Impl::Serve(Connection& connection) {
-  return connection.phase == Phase::kWriting ? Write(connection) : Read(connection);
+  switch (connection.phase) {
+    case Phase::kAwaiting:
+      return false;  // nothing but its end is awaited of it
+    case Phase::kWriting:
+      return Write(connection);
+    default:
+      return Read(connection);
+  }
 }
 
 bool HttpListener::Impl::Read(Connection& connection) {
@@ -239,10 +260,13 @@ bool HttpListener::Impl::Read(Connection& connection) {
   if (connection.phase == Phase::kEnding) return true;
   connection.in.append(bytes, static_cast<size_t>(n));
   const std::optional<HttpReply> reply = Hear(connection);
-  if (!reply.has_value()) return true;
+  return !reply.has_value() || Reply(connection, *reply);
+}
+
+bool HttpListener::Impl::Reply(Connection& connection, const HttpReply& reply) {
   connection.in.clear();
   connection.request.reset();
-  connection.out = ToWire(*reply);
+  connection.out = ToWire(reply);
   connection.phase = Phase::kWriting;
   connection.deadline = Now() + options.patience;
   return Write(connection);
@@ -259,7 +283,23 @@ bool HttpListener::Impl::Write(Connection& connection) {
   return true;
 }
 
-std::optional<HttpReply> HttpListener::Impl::Hear(Connection& connection) const {
+void HttpListener::Impl::Close(const Connection& connection) {
+  if (connection.phase == Phase::kAwaiting) slow->Drop(connection.id);
+  close(connection.fd);
+}
+
+void HttpListener::Impl::ReplySlowly() {
+  eventfd_t times;
+  eventfd_read(made, &times);
+  for (const auto& [id, reply] : slow->Take()) {
+    const auto asked = std::ranges::find(connections, id, &Connection::id);
+    if (asked == connections.end() || Reply(*asked, reply)) continue;  // or it is gone
+    Close(*asked);
+    connections.erase(asked);
+  }
+}
+
+std::optional<HttpReply> HttpListener::Impl::Hear(Connection& connection) {
   const std::string& in = connection.in;
   if (!connection.request.has_value()) {
     const size_t end = in.find("\r\n\r\n");
@@ -281,19 +321,28 @@ std::optional<HttpReply> HttpListener::Impl::Hear(Connection& connection) const 
   }
   if (in.size() - connection.head < connection.body) return std::nullopt;
   connection.request->body = in.substr(connection.head, connection.body);
-  return Route(*connection.request);
+  return Route(connection);
 }
 
-HttpReply HttpListener::Impl::Route(const HttpRequest& request) const {
+std::optional<HttpReply> HttpListener::Impl::Route(Connection& connection) {
+  const HttpRequest& request = *connection.request;
   std::string paths, allowed;
   for (const HttpRoute& route : routes) {
     absl::StrAppend(&paths, " ", route.path);
     if (route.path != request.path) continue;
-    if (route.method == request.method) return route.reply(request);
+    if (route.method == request.method) {
+      if (!route.slow) return route.reply(request);
+      if (!slow->Make(connection.id, [&route, request] { return route.reply(request); })) {
+        return HttpReply{503, kText, "too many ask at once; try again\n"};
+      }
+      connection.phase = Phase::kAwaiting;
+      connection.deadline = absl::InfiniteDuration();
+      return std::nullopt;
+    }
     absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", route.method);
   }
   if (!allowed.empty()) return NotAllowed(allowed, absl::StrCat(request.path, " takes only ", allowed));
-  return {404, kText, absl::StrCat("there is no such page; there are:", paths, "\n")};
+  return HttpReply{404, kText, absl::StrCat("there is no such page; there are:", paths, "\n")};
 }
 
 HttpListener::HttpListener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -307,7 +356,9 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Start(const HttpOpti
   impl->routes = std::move(routes);
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listen(options, &impl->address));
   impl->stop = eventfd(0, EFD_CLOEXEC);
-  if (impl->stop < 0) return absl::UnavailableError(std::strerror(errno));
+  impl->made = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (impl->stop < 0 || impl->made < 0) return absl::UnavailableError(std::strerror(errno));
+  impl->slow.emplace([made = impl->made] { eventfd_write(made, 1); });
   impl->thread = std::thread([impl = impl.get()] { impl->Loop(); });
   return std::unique_ptr<HttpListener>(new HttpListener(std::move(impl)));
 }

@@ -1,5 +1,5 @@
 // A small HTTP/1.1 server for machines that look after this one and for the dashboard: GET and POST, each reply from a
-// function, one thread.
+// function. One thread does all but the slow replies, which another one makes (slow_replies.h).
 //
 // Whoever connects can cost little: connections, the bytes of a request and the time for it are bounded, every
 // connection closes after its reply, and where there are too many the oldest goes. It speaks plaintext and asks nobody
@@ -43,11 +43,12 @@ struct HttpReply {
   std::vector<std::pair<std::string, std::string>> headers;  // beside those that each reply has
 };
 
-// Called on the listener's thread, one at a time: it has to be quick.
 struct HttpRoute {
   std::string path;  // the whole of it
+  // Called on the listener's thread, or on that of the slow ones; on either one at a time.
   std::function<HttpReply(const HttpRequest&)> reply;
   std::string method = "GET";
+  bool slow = false;  // may take longer than others are to wait: whoever probes whether this process lives, say
 };
 
 struct HttpOptions {

@@ -141,10 +141,16 @@ function throughputPlot(data) {
 
 class NotLoggedIn extends Error {}
 
+// An error of the listener itself is a line of text.
+async function bodyOf(reply) {
+  const isJson = (reply.headers.get("Content-Type") || "").startsWith("application/json");
+  return isJson ? reply.json() : {error: (await reply.text()).trim()};
+}
+
 async function api(path, parameters) {
   const query = new URLSearchParams(Object.entries(parameters || {}).filter(([, value]) => value)).toString();
   const reply = await fetch(query ? `${path}?${query}` : path, {cache: "no-store"});
-  const body = await reply.json();
+  const body = await bodyOf(reply);
   if (reply.status === 401) throw new NotLoggedIn(body.error);
   if (!reply.ok) throw new Error(body.error);
   return body;
@@ -356,7 +362,7 @@ function loginPage() {
     event.preventDefault();
     const reply = await fetch("/login", {method: "POST", body: new URLSearchParams({token: secret.value.trim()})});
     if (reply.ok) show(true);
-    else said.textContent = (await reply.json()).error;
+    else said.textContent = (await bodyOf(reply)).error;
   });
   main.replaceChildren(el("section", {class: "login"}, el("h1", {}, "Log in"),
     el("p", {class: "quiet"}, "A token with the scope read, as temper token add makes it."), form, said));

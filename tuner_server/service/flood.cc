@@ -90,16 +90,18 @@ bool FloodMeter::Floods(int64_t bytes, const StreamCounts& counts, absl::Duratio
 }
 
 bool FloodMeter::FloodsUnheeded(const Traffic& traffic, absl::Duration now) {
-  const absl::Duration passed = std::min(now - heard_, kBusyBetweenLooks);
-  heard_ = now;
-  received_ = traffic.received;
+  const absl::Duration passed = std::min(now - looked_, kBusyBetweenLooks);
+  // What came in since then gRPC may not have had the time for.
+  const bool behind = traffic.received - traffic.unread < received_by_then_;
+  looked_ = now;
+  received_ = received_by_then_ = traffic.received;
   if (traffic.sent != sent_) {
     sent_ = traffic.sent;
     heeded_at_ = traffic.received;
     busy_ = absl::ZeroDuration();
   }
   const int64_t unheeded = traffic.received - heeded_at_;
-  if (unheeded > kBytesOfSuspects && traffic.unread > 0) busy_ += passed;
+  if (unheeded > kBytesOfSuspects && behind) busy_ += passed;
   return unheeded > kBytesUnheeded || busy_ > kBusy;
 }
 

@@ -51,7 +51,7 @@ class FloodMeter {
   // Where nobody looked for longer, the machine was busy, not this connection.
   static constexpr absl::Duration kBusyBetweenLooks = absl::Milliseconds(20);
 
-  explicit FloodMeter(absl::Duration now) : seen_(now), heard_(now) {}
+  explicit FloodMeter(absl::Duration now) : seen_(now), looked_(now) {}
   // `bytes`: that came in since the connection was made. `now` is monotonic. True from the moment it floods.
   bool Floods(int64_t bytes, const StreamCounts& counts, absl::Duration now);
   // The same for what it says without being heeded. To be asked soon after bytes came in, and while any are unread.
@@ -64,10 +64,11 @@ class FloodMeter {
   int64_t answered_at_ = 0;  // the bytes when an answer was seen last
   double wasted_ = 0;        // leaks at kWastedPerSecond
   int64_t received_ = 0;
-  absl::Duration heard_;   // when FloodsUnheeded was asked last
+  absl::Duration looked_;  // when FloodsUnheeded was asked last
+  int64_t received_by_then_ = 0;
   int64_t heeded_at_ = 0;  // the bytes when the server was seen to have spoken last
   int64_t sent_ = 0;       // by then
-  absl::Duration busy_;    // since then
+  absl::Duration busy_;    // since then, while gRPC had not taken in what it was to take
 };
 
 }  // namespace temper

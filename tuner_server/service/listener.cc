@@ -62,10 +62,11 @@ void Abort(int socket) {
 }
 
 Traffic TrafficOf(int socket) {
+  int unread = 0;
   tcp_info info{};
   socklen_t size = sizeof(info);
-  int unread = 0;
-  if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || ioctl(socket, SIOCINQ, &unread) != 0) return {};
+  // In this order: what comes in between has been read, at worst.
+  if (ioctl(socket, SIOCINQ, &unread) != 0 || getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
   return {.received = static_cast<int64_t>(info.tcpi_bytes_received),
           .unread = unread,
           .sent = static_cast<int64_t>(info.tcpi_bytes_sent)};
@@ -246,7 +247,8 @@ void Listener::LookForFloods() {
 
 bool Listener::Floods(Connection& connection) {
   const int64_t bytes = TrafficOf(connection.duplicate.get()).received;
-  if (bytes - connection.bytes < kQuietBytes && connection.meter.unanswered() < kQuietBytes) return false;
+  const bool waits = connection.transport >= 0 && connection.meter.unanswered() >= kQuietBytes;
+  if (bytes - connection.bytes < kQuietBytes && !waits) return false;
   connection.bytes = bytes;
   if (connection.transport < 0) connection.transport = TransportCounters::Find(connection.name).value_or(-1);
   if (connection.transport < 0) return false;  // it shakes hands, which gRPC limits
@@ -259,6 +261,7 @@ void Listener::LookForTooMuch() {
   std::map<std::string, int64_t> of_peer;
   std::pair<int64_t, int> most;  // of one peer, and one of its connections
   for (const auto& [fd, connection] : connections_) {
+    if (connection.transport < 0) continue;  // its answers are not known
     together += connection.meter.unanswered();
     most = std::max(most, {of_peer[connection.peer] += connection.meter.unanswered(), fd});
   }

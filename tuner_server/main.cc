@@ -51,7 +51,7 @@ void RaiseDescriptorLimit() {
 // was freed once, and a server's memory would grow with the largest model it ever fitted in each thread.
 void ReturnLargeBlocks() { mallopt(M_MMAP_THRESHOLD, 64 << 10); }
 
-// gRPC 1.51 heeds the server's limit to what it reads at once (kReadAtOnce in service/server.cc) only without this
+// gRPC 1.51 heeds the server's limit to what it reads at once (tuner_server/service/server.cc) only without this
 // experiment of its own, which it looks for in the environment.
 void BoundReads() { setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0); }
 

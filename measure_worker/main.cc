@@ -30,7 +30,7 @@ namespace temper::worker {
 namespace {
 
 constexpr int kOkExit = 0, kFailedExit = 1, kUsageExit = 2;
-constexpr absl::Duration kLookAtCertificates = absl::Hours(1);
+constexpr absl::Duration kLookAtCertificates = absl::Hours(1), kLookAtFiles = absl::Seconds(5);
 
 struct Options {
   std::string server, target = "host", require_sandbox = "basic", spool, log_format = "text";
@@ -139,6 +139,13 @@ Chore RenewingCertificate(const std::string& server, const std::string& key, con
           }};
 }
 
+Chore LookingAtFiles(const std::string& key, TlsWatch& watch) {
+  return {.name = absl::StrCat("looking at TLS's files for key '", key, "'"), .every = kLookAtFiles, .run = [&watch] {
+            watch.LookAgain();
+            return absl::OkStatus();
+          }};
+}
+
 // To people who start it by hand; only the server knows whether it lets the worker in.
 void TellWhatIsOffered(const Options& options) {
   for (size_t i = 0; i < options.keys.size(); ++i) {
@@ -165,21 +172,26 @@ absl::Status Serve(const Options& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
+  std::vector<std::unique_ptr<TlsWatch>> watches;
   std::vector<std::unique_ptr<Station>> stations;
-  std::vector<Chore> renewals;
+  std::vector<Chore> chores;
   for (StationOptions& device : devices) {
     const TlsFiles files = TlsFor(options, device.key);
-    renewals.push_back(RenewingCertificate(options.server, device.key, files));
+    chores.push_back(RenewingCertificate(options.server, device.key, files));
     if (files.authority.empty() && !options.server.starts_with("unix:"))
       device.hint = "; does the server want encryption? Then run: temper-worker join";
-    TEMPER_ASSIGN_OR_RETURN(const auto credentials, ChannelCredentialsOf(options.server, files, absl::Now()));
+    TEMPER_ASSIGN_OR_RETURN(WatchedCredentials tls, WatchedCredentialsOf(options.server, files, absl::Now()));
+    if (tls.watch != nullptr) {
+      chores.push_back(LookingAtFiles(device.key, *tls.watch));
+      watches.push_back(std::move(tls.watch));
+    }
     TEMPER_ASSIGN_OR_RETURN(auto station,
-                            Station::Make(device, confinement, ConnectByGrpc(options.server, credentials)));
+                            Station::Make(device, confinement, ConnectByGrpc(options.server, tls.credentials)));
     stations.push_back(std::move(station));
   }
   for (const auto& station : stations) station->Start();
   if (!options.parent_watch) TellWhatIsOffered(options);
-  const ChoreThread renewing(std::move(renewals), Clock::System());
+  const ChoreThread looking_after(std::move(chores), Clock::System());
   const ServiceNotifier notifier = ServiceNotifier::FromEnvironment();
   notifier.Send("READY=1");
   const absl::StatusOr<std::string> end = AwaitEnd(signals, parent, notifier, stations, options.keys);

@@ -3,34 +3,35 @@
 #include <grpc/support/log.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "security/certificate.h"
-#include "security/files.h"
-#include "security/key.h"
 
 namespace temper {
 namespace {
 
-constexpr unsigned kLookAgainSeconds = 10;
 constexpr int kKeepaliveMs = 20'000, kKeepaliveTimeoutMs = 10'000;
 
-absl::Status Checked(const std::string& path, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+// gRPC takes what the files hold for good, and says nothing.
+absl::StatusOr<TlsTexts> TextsOf(const TlsFiles& files, absl::Time now) {
+  TEMPER_ASSIGN_OR_RETURN(TlsTexts texts, ReadTlsFiles(files));
+  if (files.certificate.empty()) return texts;
+  TEMPER_ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(texts.certificate));
+  const absl::Status fresh = CheckTime(certificate, now);
+  if (!fresh.ok()) return absl::Status(fresh.code(), absl::StrCat(files.certificate, ": ", fresh.message()));
+  return texts;
 }
 
-// gRPC would wait for ever for a file that it can not read, and say nothing.
-absl::Status CheckFiles(const TlsFiles& files, absl::Time now) {
-  TEMPER_ASSIGN_OR_RETURN(const std::string authority, ReadSmallFile(files.authority, Secrecy::kPublic));
-  TEMPER_RETURN_IF_ERROR(Checked(files.authority, ReadCertificate(authority).status()));
-  if (files.certificate.empty()) return absl::OkStatus();
-  TEMPER_ASSIGN_OR_RETURN(const std::string certificate, ReadSmallFile(files.certificate, Secrecy::kPublic));
-  TEMPER_ASSIGN_OR_RETURN(const std::string key, ReadSmallFile(files.key, Secrecy::kPrivate));
-  TEMPER_RETURN_IF_ERROR(Checked(files.key, PrivateKey::FromPem(key).status()));
-  const absl::StatusOr<Certificate> read = ReadCertificate(certificate);
-  TEMPER_RETURN_IF_ERROR(Checked(files.certificate, read.status()));
-  return Checked(files.certificate, CheckTime(*read, now));
+std::shared_ptr<grpc::ChannelCredentials> CredentialsBy(
+    std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider, bool shows_certificate) {
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(std::move(provider));
+  options.watch_root_certs();
+  if (shows_certificate) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
 }
 
 // gRPC would try port 443 instead.
@@ -39,10 +40,7 @@ bool NamesAPort(const std::string& address) {
   return colon != std::string::npos && colon + 1 < address.size() && (bracket == std::string::npos || colon > bracket);
 }
 
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& address,
-                                                                               const TlsFiles& files, absl::Time now) {
+absl::Status CheckRequest(const std::string& address, const TlsFiles& files) {
   if (!NamesAPort(address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the server's address '", address, "' has no port: use HOST:PORT or unix:PATH"));
@@ -53,21 +51,39 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(c
   if (files.authority.empty() && !files.certificate.empty()) {
     return absl::InvalidArgumentError("a certificate is shown to servers of an authority: give that one's certificate");
   }
-  if (files.authority.empty() || address.starts_with("unix:")) return grpc::InsecureChannelCredentials();
-  TEMPER_RETURN_IF_ERROR(CheckFiles(files, now));
-  grpc::experimental::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-      files.key, files.certificate, files.authority, kLookAgainSeconds));
-  options.watch_root_certs();
-  if (!files.certificate.empty()) options.watch_identity_key_cert_pairs();
-  return grpc::experimental::TlsCredentials(options);
+  return absl::OkStatus();
+}
+
+bool IsPlaintext(const std::string& address, const TlsFiles& files) {
+  return files.authority.empty() || address.starts_with("unix:");
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& address,
+                                                                               const TlsFiles& files, absl::Time now) {
+  TEMPER_RETURN_IF_ERROR(CheckRequest(address, files));
+  if (IsPlaintext(address, files)) return grpc::InsecureChannelCredentials();
+  TEMPER_ASSIGN_OR_RETURN(const TlsTexts texts, TextsOf(files, now));
+  if (files.certificate.empty()) return ChannelCredentialsFor(texts.authority);
+  const std::vector<grpc::experimental::IdentityKeyCertPair> identity{{texts.key, texts.certificate}};
+  return CredentialsBy(std::make_shared<grpc::experimental::StaticDataCertificateProvider>(texts.authority, identity),
+                       true);
+}
+
+absl::StatusOr<WatchedCredentials> WatchedCredentialsOf(const std::string& address, const TlsFiles& files,
+                                                        absl::Time now) {
+  TEMPER_RETURN_IF_ERROR(CheckRequest(address, files));
+  if (IsPlaintext(address, files)) return WatchedCredentials{nullptr, grpc::InsecureChannelCredentials()};
+  TEMPER_RETURN_IF_ERROR(TextsOf(files, now).status());
+  WatchedCredentials watched;
+  TEMPER_ASSIGN_OR_RETURN(watched.watch, TlsWatch::Make(files));
+  watched.credentials = CredentialsBy(watched.watch->Provider(), !files.certificate.empty());
+  return watched;
 }
 
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& authority_pem) {
-  grpc::experimental::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(std::make_shared<grpc::experimental::StaticDataCertificateProvider>(authority_pem));
-  options.watch_root_certs();
-  return grpc::experimental::TlsCredentials(options);
+  return CredentialsBy(std::make_shared<grpc::experimental::StaticDataCertificateProvider>(authority_pem), false);
 }
 
 grpc::ChannelArguments ChannelSettings() {

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "proto/tls_files.h"
 
 namespace temper {
 
@@ -17,15 +18,18 @@ inline constexpr char kAuthorizationKey[] = "authorization";
 inline constexpr char kBearerPrefix[] = "Bearer ";
 inline constexpr char kIdentityKey[] = "temper-client";  // what a client calls itself
 
-// Files, PEM. Without an authority the wire is plaintext; with a certificate and its key, this peer shows it.
-struct TlsFiles {
-  std::string authority, certificate, key;
-};
-
-// For "HOST:PORT" or "unix:PATH", which is never encrypted. The files are watched: what is swapped for them is taken up
-// by connections made from then on. An error names the file that is missing or unfit, or the certificate that expired.
+// For "HOST:PORT" or "unix:PATH", which is never encrypted. By what the files hold now. An error names the file that is
+// missing or unfit, or the certificate that expired.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsOf(const std::string& address,
                                                                                const TlsFiles& files, absl::Time now);
+
+// The same for a peer that lives long: connections show what the files held when `watch` looked at them last.
+struct WatchedCredentials {
+  std::unique_ptr<TlsWatch> watch;  // outlives the channels; null: nothing is encrypted
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+};
+absl::StatusOr<WatchedCredentials> WatchedCredentialsOf(const std::string& address, const TlsFiles& files,
+                                                        absl::Time now);
 // Trusts the servers of one authority, and shows nothing.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::string& authority_pem);
 

@@ -69,6 +69,13 @@ absl::StatusOr<Certificate> ReadCertificate(std::string_view pem) {
   return Read(x509.get());
 }
 
+absl::Status CheckKeyOf(std::string_view certificate_pem, std::string_view key_pem) {
+  TEMPER_ASSIGN_OR_RETURN(const OwnedCertificate x509, CertificateFromPem(certificate_pem));
+  TEMPER_ASSIGN_OR_RETURN(const OwnedKey key, KeyFromPem(key_pem));
+  if (EVP_PKEY_eq(X509_get0_pubkey(x509.get()), key.get()) == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError("the private key is not the certificate's");
+}
+
 absl::Status CheckDeviceKey(std::string_view key) {
   const bool known = std::all_of(key.begin(), key.end(), [](unsigned char c) {
     return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-' || c == ':';

@@ -31,6 +31,9 @@ struct Certificate {
 // Of the first certificate of a PEM text. kInvalidArgument: there is none, or it can not be read.
 absl::StatusOr<Certificate> ReadCertificate(std::string_view pem);
 
+// kInvalidArgument: one of the two PEM texts can not be read, or the key is not the certificate's.
+absl::Status CheckKeyOf(std::string_view certificate_pem, std::string_view key_pem);
+
 // Device keys that certificates may name: 1 to 64 letters, digits, '.', '_', '-' and ':'.
 absl::Status CheckDeviceKey(std::string_view key);
 

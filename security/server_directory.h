@@ -2,7 +2,7 @@
 // token of its admin.
 //
 //   ca.key, ca.crt           the authority; whoever has ca.key can let anybody in
-//   server.key, server.crt   the server's own; watched, so that a renewed certificate is taken up at once
+//   server.key, server.crt   the server's own; watched, so that a renewed certificate is taken up within seconds
 //   admin.token              for the admin, who takes it away from here
 //   admin.hash               what the server knows it by: "ID HASH"
 #pragma once

@@ -197,7 +197,10 @@ class FleetTest : public ::testing::Test {
   }
   Worker Joined(const std::string& key) {
     EXPECT_TRUE(Join(key).ok());
-    return Worker(address(), *ChannelCredentialsOf(address(), worker::MembershipOf(state(), key), absl::Now()));
+    auto tls = WatchedCredentialsOf(address(), worker::MembershipOf(state(), key), absl::Now());
+    EXPECT_TRUE(tls.ok()) << tls.status();
+    watches_.push_back(std::move(tls->watch));
+    return Worker(address(), tls->credentials);
   }
   std::shared_ptr<grpc::ChannelCredentials> Trusting() {
     return ChannelCredentialsFor(*ReadSmallFile(authority_, Secrecy::kPublic));
@@ -218,6 +221,7 @@ class FleetTest : public ::testing::Test {
   absl::Duration connection_age_ = absl::Hours(1);
   std::unique_ptr<Store> store_ = *OpenStore("memory:");
   std::string authority_, admin_token_;
+  std::vector<std::unique_ptr<TlsWatch>> watches_;  // of those that joined
   std::unique_ptr<Server> server_;
   std::unique_ptr<AdminClient> admin_;
 };
@@ -249,6 +253,7 @@ TEST_F(FleetTest, AWorkerThatRenewsItsCertificateIsKnownForYearsWithoutARestart)
     const auto renewed = worker::RenewMembership(address(), files, clock_.Wall());
     ASSERT_TRUE(renewed.ok()) << renewed.status();
     EXPECT_TRUE(*renewed);
+    watches_.back()->LookAgain();
   }
   // Its connection stands all the while, and showed the first certificate, which has ended by now. It is made again.
   absl::Status status = device.Sync(session);
@@ -634,6 +639,29 @@ TEST_F(FleetTest, ARenewedCertificateIsTakenUpWithoutARestart) {
   EXPECT_EQ(ReadCertificate(shown)->serial, renewed);
   EXPECT_TRUE(client->ListJobs().ok()) << "connections that stand go on";
   EXPECT_TRUE(Client(admin_token_)->ListJobs().ok());
+}
+
+// It once aborted: a copy under way and a full disk leave such a file.
+TEST_F(FleetTest, AServersProcessGoesOnWhenItsCertificateIsEmptied) {
+  server_.reset();
+  ServerProcess process;
+  const absl::Status started = process.Start({.db = parent_.path() + "/records.db", .arguments = {"--dir", dir()}});
+  ASSERT_TRUE(started.ok()) << started;
+  const std::string path = dir() + "/server.crt", before = *ReadSmallFile(path, Secrecy::kPublic);
+  ASSERT_TRUE(WriteWholeFile(path, "", Secrecy::kPublic, Existing::kReplace).ok());
+  const absl::Time give_up = absl::Now() + kPatience;
+  const auto told = [&] { return process.Errors().find("stays in use") != std::string::npos; };
+  while (!told() && !process.EndsWithin(absl::ZeroDuration()) && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_THAT(process.Errors(), HasSubstr("stays in use"));
+  ASSERT_TRUE(process.running());
+  EXPECT_EQ(ReadCertificate(Dial(process.address(), 0)->certificate)->serial, ReadCertificate(before)->serial);
+
+  ASSERT_TRUE(WriteWholeFile(path, before, Secrecy::kPublic, Existing::kReplace).ok());
+  ASSERT_TRUE(RenewServerCertificate(dir(), absl::Now()).ok());
+  const std::string renewed = ReadCertificate(*ReadSmallFile(path, Secrecy::kPublic))->serial;
+  const auto shown = [&] { return ReadCertificate(Dial(process.address(), 0)->certificate)->serial; };
+  while (shown() != renewed && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_EQ(shown(), renewed);
 }
 
 TEST_F(FleetTest, OnAUnixSocketTokensCountWithoutEncryption) {

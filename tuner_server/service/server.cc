@@ -21,7 +21,8 @@ constexpr absl::Duration kLastCalls = absl::Seconds(2);
 constexpr int kKeepaliveMs = 30'000, kKeepaliveTimeoutMs = 10'000;
 constexpr int kHandshakeMs = 5'000;  // the default of two minutes lets silent connections pile up
 constexpr int kIdleMs = 300'000;     // a connection without calls is closed, and made again with the next call
-constexpr absl::Duration kLookAtCertificate = absl::Hours(1), kLookAtCallers = absl::Seconds(1);
+constexpr absl::Duration kLookAtCertificate = absl::Hours(1), kLookAtCallers = absl::Seconds(1),
+                         kLookAtFiles = absl::Seconds(1);
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
 // What all connections may keep in memory, whatever they come by. Above it gRPC closes connections without calls and
@@ -61,15 +62,20 @@ void Shorten(CoreOptions& core, double hurry) {
   }
 }
 
-// Of a server that knows its callers.
-std::vector<Chore> GuardsChores(const std::string& directory, const Clock& clock, Callers& callers) {
+// Of a server that knows its callers. `tls`: null where nothing is encrypted.
+std::vector<Chore> GuardsChores(const std::string& directory, const Clock& clock, Callers& callers, TlsWatch* tls) {
   const auto renew = [directory, &clock] { return KeepServerCertificate(directory, clock.Wall()); };
   const auto cancel = [&callers] {
     callers.CancelOutlived();
     return absl::OkStatus();
   };
+  const auto look = [tls] {
+    if (tls != nullptr) tls->LookAgain();
+    return absl::OkStatus();
+  };
   return {{.name = "looking after the server's certificate", .every = kLookAtCertificate, .run = renew},
-          {.name = "ending calls that outlived their tokens", .every = kLookAtCallers, .run = cancel}};
+          {.name = "ending calls that outlived their tokens", .every = kLookAtCallers, .run = cancel},
+          {.name = "looking at TLS's files", .every = kLookAtFiles, .run = look}};
 }
 
 }  // namespace
@@ -110,6 +116,7 @@ struct Server::Impl {
   TuningServiceImpl clients;
   AdminServiceImpl admins;
   EnrollServiceImpl enroll;
+  std::unique_ptr<TlsWatch> tls;  // null: nothing is encrypted
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Listener> listener;
   std::optional<ChoreThread> chores;
@@ -121,10 +128,15 @@ Server::~Server() { Shutdown(); }
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock& clock, const ServerOptions& options) {
   TEMPER_RETURN_IF_ERROR(CheckListenAddress(options));
   std::optional<ServerDirectory> directory;
+  std::unique_ptr<TlsWatch> tls;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   if (!options.directory.empty()) {
     TEMPER_ASSIGN_OR_RETURN(directory, OpenServerDirectory(options.directory));
-    if (!IsUnixAddress(options.listen)) credentials = TlsCredentialsOf(*directory);
+    if (!IsUnixAddress(options.listen)) {
+      TEMPER_ASSIGN_OR_RETURN(
+          tls, TlsWatch::Make({directory->authority_path, directory->certificate_path, directory->key_path}));
+      credentials = TlsCredentialsOf(*tls);
+    }
   }
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Gate> gate, Gate::Open(store.access(), clock, std::move(directory)));
   CoreOptions core = options.core;
@@ -132,6 +144,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   // Ids of a server before this one must never be met again: a worker may still hold its leases.
   core.dispatch.first_id = absl::ToUnixMillis(clock.Wall()) << 20 | 1;
   auto impl = std::make_unique<Impl>(store, clock, core, std::move(gate));
+  impl->tls = std::move(tls);
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));
   grpc::ServerBuilder builder;
   Configure(builder, options.connection_age, options.hurry);
@@ -145,7 +158,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
   TEMPER_RETURN_IF_ERROR(impl->core.Start());
   impl->listener->Serve(std::move(connections));
-  if (!options.directory.empty()) impl->chores.emplace(GuardsChores(options.directory, clock, impl->callers), clock);
+  if (!options.directory.empty())
+    impl->chores.emplace(GuardsChores(options.directory, clock, impl->callers, impl->tls.get()), clock);
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 

@@ -3,16 +3,9 @@
 #include <grpcpp/security/tls_credentials_options.h>
 
 namespace temper {
-namespace {
 
-constexpr unsigned kLookAgainSeconds = 1;
-
-}  // namespace
-
-std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const ServerDirectory& directory) {
-  grpc::experimental::TlsServerCredentialsOptions options(
-      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-          directory.key_path, directory.certificate_path, directory.authority_path, kLookAgainSeconds));
+std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const TlsWatch& watch) {
+  grpc::experimental::TlsServerCredentialsOptions options(watch.Provider());
   options.watch_identity_key_cert_pairs();
   options.watch_root_certs();  // names the authority to peers that choose among certificates
   options.set_cert_request_type(GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_BUT_DONT_VERIFY);

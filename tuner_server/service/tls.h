@@ -5,13 +5,12 @@
 
 #include <memory>
 
-#include "security/server_directory.h"
+#include "proto/tls_files.h"
 
 namespace temper {
 
-// TLS 1.2 or newer. The files are watched: what is swapped for them is taken up within seconds, by connections made
-// from then on. Peers may show a certificate, of which the handshake proves that they hold its key and no more: the
-// gate judges it at each call, so that a refusal can say why.
-std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const ServerDirectory& directory);
+// TLS 1.2 or newer, by what `watch` saw last, which outlives the server. Peers may show a certificate, of which the
+// handshake proves that they hold its key and no more: the gate judges it at each call, so that a refusal can say why.
+std::shared_ptr<grpc::ServerCredentials> TlsCredentialsOf(const TlsWatch& watch);
 
 }  // namespace temper

@@ -33,14 +33,14 @@ void KeepGrpc() {
 }
 
 // What gRPC says at the end of its way, in words of who set the two programs up; with what may have to be done.
-std::string WhyNoAnswer(const std::string& last, bool encrypted, bool is_local) {
+// `knows_how`: it has answered before, or nothing could be encrypted.
+std::string WhyNoAnswer(const std::string& last, bool knows_how) {
   if (absl::StrContains(last, "wrong version number")) return "it speaks no TLS: leave --ca and TEMPER_CA out?";
   if (absl::StrContains(last, "certificate verify failed"))
     return "certificate verify failed: it is not of the authority that --ca or TEMPER_CA names, or no longer good";
   if (absl::StrContains(last, "no start line")) return "what --ca or TEMPER_CA names is no certificate";
-  const bool may_want_tls = !encrypted && !is_local;
-  return absl::StrCat(last, may_want_tls ? "; is it running there, and without encryption? If not: --ca or TEMPER_CA"
-                                         : "; is it running there?");
+  return absl::StrCat(last, knows_how ? "; is it running there?"
+                                      : "; is it running there, and without encryption? If not: --ca or TEMPER_CA");
 }
 
 }  // namespace
@@ -75,6 +75,7 @@ void ServerConnection::Prepare(grpc::ClientContext& context, absl::Duration time
 }
 
 absl::Status ServerConnection::Told(const grpc::Status& status) const {
+  if (status.ok()) NoteAnswer();
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
   // What the server itself says is an answer.
   const auto says = [&](const char* words) { return absl::StrContains(status.error_message(), words); };
@@ -87,9 +88,9 @@ absl::Status ServerConnection::Told(const grpc::Status& status) const {
   const std::string end = last == std::string::npos ? message : message.substr(last + 2);
   // TLS tells what was wrong in the middle of what it says.
   const bool tls = absl::StrContains(message, "SSL") || absl::StrContains(message, "PEM");
+  const bool knows_how = answered_ || !options_.authority.empty() || address_.starts_with("unix:");
   return absl::UnavailableError(
-      absl::StrCat("no answer from temper-server at ", address_, ": ",
-                   WhyNoAnswer(tls ? message : end, !options_.authority.empty(), address_.starts_with("unix:"))));
+      absl::StrCat("no answer from temper-server at ", address_, ": ", WhyNoAnswer(tls ? message : end, knows_how)));
 }
 
 }  // namespace temper

@@ -3,6 +3,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -39,8 +40,10 @@ class ServerConnection {
 
   // Gives a call its deadline and says who calls.
   void Prepare(grpc::ClientContext& context, absl::Duration timeout) const;
-  // A failed call's status, with the server's name where there was no server to answer.
+  // A call's status, with the server's name where there was no server to answer.
   absl::Status Told(const grpc::Status& status) const;
+  // The server's address and how it is spoken to are right: it has answered once.
+  void NoteAnswer() const { answered_ = true; }
 
   template <typename Stub, typename Request, typename Reply>
   absl::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
@@ -51,8 +54,8 @@ class ServerConnection {
     grpc::ClientContext context;
     context.set_wait_for_ready(options_.connect_timeout > absl::ZeroDuration());
     Prepare(context, options_.call_timeout);
-    const grpc::Status status = (stub.*method)(&context, request, &reply);
-    return status.ok() ? CheckAnswer(reply) : Told(status);
+    TEMPER_RETURN_IF_ERROR(Told((stub.*method)(&context, request, &reply)));
+    return CheckAnswer(reply);
   }
 
  private:
@@ -61,6 +64,7 @@ class ServerConnection {
   const std::string address_;
   const ClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
+  mutable std::atomic<bool> answered_ = false;
 };
 
 // The way to one of a server's services.

@@ -129,6 +129,7 @@ absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v
     while (wanted && stream.Read(&event)) {
       sound = CheckAnswer(event);
       if (!sound.ok()) break;
+      impl_->connection->NoteAnswer();
       broken_since = absl::InfiniteFuture();
       back_off = kFirstBackOff;
       request.set_cursor(event.cursor());

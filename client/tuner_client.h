@@ -16,6 +16,9 @@
 
 namespace temper {
 
+// How long who has a job waits for a server that went away: its machine may start again meanwhile, and the job goes on.
+inline constexpr absl::Duration kServerPatience = absl::Seconds(60);
+
 // Ends a WatchJob from another thread (not from a signal handler: it takes a lock). For one watch.
 class StopSignal {
  public:
@@ -46,7 +49,7 @@ class TunerClient {
   // false or `stop` is cancelled (kCancelled), or the stream breaks. A broken stream is taken up again at its cursor
   // for as long as the server is reachable again within `patience`.
   absl::Status WatchJob(int64_t job, const std::function<bool(const v1::JobEvent&)>& on_event,
-                        absl::Duration patience = absl::Seconds(10), StopSignal* stop = nullptr);
+                        absl::Duration patience = kServerPatience, StopSignal* stop = nullptr);
   absl::Status CancelJob(int64_t job);
   absl::Status SetPriority(int64_t job, int priority);
   // The newest `most` jobs (0: all) of this state (empty: any), newest first.

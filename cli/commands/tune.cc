@@ -20,6 +20,7 @@ namespace {
 
 // Of a job that has no other limit.
 constexpr char kUsualMinGain[] = "0.5%";
+constexpr char kNoJobYet[] = "interrupted: there is no job yet";
 constexpr absl::Duration kLookAgain = absl::Milliseconds(250);  // for a worker of the key
 
 struct TuneOptions {
@@ -73,20 +74,35 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const TuneOptions& o, bool local) {
   return request;
 }
 
+// Whether a server that answered before, and does not any more, is back in time.
+bool Returns(TunerClient& client, const StopSignal& stop) {
+  for (const absl::Time give_up = absl::Now() + kServerPatience; !stop.cancelled() && absl::Now() < give_up;) {
+    if (client.WaitUntilReady(kLookAgain).ok()) return true;
+  }
+  return false;
+}
+
 // What the key's devices are, which the graph has to be optimised for. Waits for the first one, and takes that off the
 // time that the job will wait.
 absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, const StopSignal& stop,
                                    v1::SubmitJobRequest* request) {
   const absl::Duration start = Clock::System().Monotonic(),
                        patience = absl::Milliseconds(request->wait_for_device_ms());
+  absl::Duration answered = -absl::InfiniteDuration();  // when it did last
   for (bool told = false;;) {
-    TEMPER_ASSIGN_OR_RETURN(const std::string text, TargetOfKey(client, key, /*awaits=*/true));
-    const absl::Duration waited = Clock::System().Monotonic() - start;
-    if (!text.empty()) {
-      request->set_wait_for_device_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), patience - waited)));
-      return ParseTarget(text);
+    const absl::StatusOr<std::string> text = TargetOfKey(client, key, /*awaits=*/true);
+    const absl::Duration now = Clock::System().Monotonic(), waited = now - start;
+    if (absl::IsUnavailable(text.status()) && now - answered < kServerPatience && Returns(client, stop)) {
+      absl::SleepFor(kLookAgain);
+      continue;
     }
-    if (stop.cancelled()) return absl::CancelledError("interrupted: there is no job yet");
+    TEMPER_RETURN_IF_ERROR(text.status());
+    answered = now;
+    if (!text->empty()) {
+      request->set_wait_for_device_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), patience - waited)));
+      return ParseTarget(*text);
+    }
+    if (stop.cancelled()) return absl::CancelledError(kNoJobYet);
     if (waited >= patience) return absl::UnavailableError(absl::StrCat("no worker serves device key '", key, "'"));
     if (!std::exchange(told, true))
       std::fprintf(stderr, "waiting for a worker that serves device key '%s'\n", key.c_str());
@@ -113,6 +129,11 @@ std::string WhatIsKept(const WatchedJob& view) {
   return view.latest.trials() == 0 ? "" : "; what was measured is kept, the same command goes on from there";
 }
 
+std::string HowToFollow(const TuneOptions& o, int64_t job) {
+  const std::string which = absl::StrCat(job, " --server ", o.records.server);
+  return absl::StrCat("`temper watch ", which, "` follows it, `temper cancel ", which, "` ends it");
+}
+
 // A local run ends, a server's job goes on: it is not done then.
 absl::StatusOr<bool> Interrupted(const TuneOptions& o, TunerClient& client, int64_t job, const WatchedJob& view) {
   if (o.records.server.empty()) {
@@ -120,12 +141,16 @@ absl::StatusOr<bool> Interrupted(const TuneOptions& o, TunerClient& client, int6
     return absl::CancelledError(absl::StrCat("interrupted", WhatIsKept(view)));
   }
   if (o.events) return false;
-  const auto number = static_cast<long long>(job);
-  std::printf(
-      "detached from job %lld; it goes on. `temper watch %lld --server %s` follows it, `temper cancel %lld --server "
-      "%s` ends it\n",
-      number, number, o.records.server.c_str(), number, o.records.server.c_str());
+  std::printf("detached from job %lld; it goes on. %s\n", static_cast<long long>(job), HowToFollow(o, job).c_str());
   return false;
+}
+
+// A server's job does not need who watches it, nor, once it runs again, that the server was away.
+absl::Status Lost(const TuneOptions& o, int64_t job, const absl::Status& watched) {
+  const bool away = absl::IsUnavailable(watched) || absl::IsDeadlineExceeded(watched);
+  if (o.records.server.empty() || !away) return watched;
+  return absl::UnavailableError(
+      absl::StrCat(watched.message(), "; job ", job, " goes on with the server. ", HowToFollow(o, job)));
 }
 
 // Whether the job is done.
@@ -159,6 +184,9 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
     TEMPER_ASSIGN_OR_RETURN(target, AwaitDevice(*client, o.records.device, stop, &request));
   }
   TEMPER_RETURN_IF_ERROR(OptimizeModel(o.model, target, graph));
+  // The server may have gone while the model was optimised. Only the connection is waited for: a call that may have
+  // arrived is not made again, or there might be two jobs.
+  if (!local && !Returns(*client, stop) && stop.cancelled()) return absl::CancelledError(kNoJobYet);
   request.set_model(name);
   request.set_graph_json(ToJson(graph));
   graph = Graph();                     // the weights are wanted no more
@@ -180,13 +208,13 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
         }
         return true;
       },
-      local ? absl::Seconds(1) : absl::Seconds(10), &stop);
+      local ? absl::Seconds(1) : kServerPatience, &stop);
   if (interrupts.interrupted()) return Interrupted(o, *client, job, view);
   if (const std::string broken = fleet.Broken(); !watched.ok() && !broken.empty()) {
     (void)client->CancelJob(job);
     return absl::AbortedError(absl::StrCat(broken, WhatIsKept(view)));
   }
-  TEMPER_RETURN_IF_ERROR(watched);
+  if (!watched.ok()) return Lost(o, job, watched);
   if (!o.events) progress.Show(view, true);
   client.reset();  // its connection first: the server waits for open ones
   fleet.worker.reset();

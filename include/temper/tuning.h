@@ -85,7 +85,8 @@ class TuningClient {
   // --json` prints them. Whole models are submitted by `temper tune`, which also measures them end to end.
   int64_t Submit(const std::string& device, const std::vector<std::string>& workloads, const TuningLimits& limits = {});
   // Follows a job to its final state and returns it. Calls `on_change` whenever something changed; if that returns
-  // false, Watch returns the job as it is then, and the job goes on. A broken connection is taken up again for 10 s.
+  // false, Watch returns the job as it is then, and the job goes on. A server that went away may be back
+  // within a minute.
   TuningJob Watch(int64_t job, const std::function<bool(const TuningJob&)>& on_change = nullptr);
   void Cancel(int64_t job);
   void SetPriority(int64_t job, int priority);

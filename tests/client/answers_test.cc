@@ -157,6 +157,25 @@ TEST_F(AnswersTest, WhatAStreamSaysKeepsItsLimitsToo) {
   EXPECT_EQ(told, 0);
 }
 
+TEST_F(AnswersTest, WhoHasAnsweredOnceIsNotSuspectedOfEncryption) {
+  const auto stranger = *TunerClient::Connect(address());
+  const auto watcher = *TunerClient::Connect(address());
+  tuning_.state = "running";
+  EXPECT_TRUE(absl::IsCancelled(watcher->WatchJob(1, [](const v1::JobEvent&) { return false; })));
+  const auto caller = *TunerClient::Connect(address());
+  EXPECT_TRUE(caller->PutRecords(std::vector<Record>(1)).ok());
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+  EXPECT_THAT(std::string(stranger->GetJob(1).status().message()), HasSubstr("without encryption?"));
+  for (const auto& known : {watcher.get(), caller.get()}) {
+    const absl::Status gone = known->GetJob(1).status();
+    EXPECT_TRUE(absl::IsUnavailable(gone)) << gone;
+    EXPECT_THAT(std::string(gone.message()), HasSubstr("no answer from temper-server at " + address()));
+    EXPECT_THAT(std::string(gone.message()), Not(HasSubstr("encryption")));
+  }
+  static_assert(kServerPatience >= absl::Seconds(60), "as long as a worker gets before its session ends");
+}
+
 class CompressedAnswersTest : public AnswersTest {
  protected:
   CompressedAnswersTest() { compression_ = GRPC_COMPRESS_GZIP; }

@@ -176,8 +176,11 @@ absl::Status Check(const ModelWork& work, const std::function<void(Phase)>& begi
 ModelResult CheckModel(const ModelWork& work, const std::function<void(Phase)>& begin, std::optional<KeptModel> kept,
                        const std::function<bool()>& as_usual) {
   ModelResult result;
-  if (absl::Status status = Check(work, begin, std::move(kept), as_usual, result); !status.ok())
+  if (absl::Status status = Check(work, begin, std::move(kept), as_usual, result); !status.ok()) {
     result.error = std::string(status.message());
+    // No file can be written: whatever is built here, it is not to blame.
+    if (absl::IsUnavailable(status)) result.outcome = Outcome::kInfrastructure;
+  }
   return result;
 }
 

@@ -53,6 +53,8 @@ class ChildProcess {
   int stderr_pipe() const { return stderr_; }
   pid_t pid() const { return pid_; }  // of its keeper, which leads its session
 
+  // Whether its folder for temporary files is there; without it, it can build nothing.
+  bool HasScratch() const { return scratch_.has_value() && scratch_->IsThere(); }
   // How often, while it works, TakesTooMuch wants to be asked; nothing: the kernel sees to it alone.
   std::optional<int> watch_interval_ms() const;
   // Whether its temporary files take more than they may.

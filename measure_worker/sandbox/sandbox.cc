@@ -208,6 +208,10 @@ Sandbox::Sandbox(std::vector<std::string> command, Confinement confinement, Sand
 Sandbox::~Sandbox() = default;
 
 absl::Status Sandbox::EnsureChild() {
+  if (child_ && !child_->HasScratch()) {
+    spdlog::warn("somebody removed the measuring child's temporary folder: it is replaced");
+    child_.reset();
+  }
   if (child_) return absl::OkStatus();
   TEMPER_ASSIGN_OR_RETURN(child_, ChildProcess::Start(command_, confinement_, limits_.child));
   ++children_started_;

@@ -1,6 +1,6 @@
 // The supervisor of the measuring child: hands it work, enforces time-outs, and says what became of each candidate
-// when the child dies. A child lives as long as it behaves and has its device; one that crashed, was killed or left is
-// replaced, and the candidates not yet answered go on in the next.
+// when the child dies. A child lives as long as it behaves and has its device; one that crashed, was killed or left, or
+// whose temporary folder was taken away, is replaced, and the candidates not yet answered go on in the next.
 #pragma once
 
 #include <functional>

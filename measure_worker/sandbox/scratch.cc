@@ -22,15 +22,18 @@ constexpr char kPrefix[] = "temper-scratch-";
 constexpr int kMostFiles = 10'000;
 constexpr int64_t kBlock = 512;  // what stat counts in
 
+// Whether the folder that `fd` holds is the one at the path.
+bool Holds(int fd, const std::string& path) {
+  struct stat held {
+  }, there{};
+  return fstat(fd, &held) == 0 && lstat(path.c_str(), &there) == 0 && held.st_ino == there.st_ino;
+}
+
 // Takes the folder, if nobody else has it. -1: somebody has, or it is not there any more.
 int Lock(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return -1;
-  struct stat held {
-  }, there{};
-  const bool ours = flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &held) == 0 && lstat(path.c_str(), &there) == 0 &&
-                    held.st_ino == there.st_ino;
-  if (ours) return fd;
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && Holds(fd, path)) return fd;
   close(fd);
   return -1;
 }
@@ -76,6 +79,8 @@ Scratch::~Scratch() {
   RemoveTree(path_);
   close(lock_);
 }
+
+bool Scratch::IsThere() const { return Holds(lock_, path_); }
 
 bool Scratch::HoldsMoreThan(int64_t bytes) const {
   std::error_code error;

@@ -20,6 +20,8 @@ class Scratch {
   ~Scratch();
 
   const std::string& path() const { return path_; }
+  // Whether it is there still: what cleans the folder of temporary files may have taken it.
+  bool IsThere() const;
   // Whether the files take more than `bytes`, or are more than can be counted at once.
   bool HoldsMoreThan(int64_t bytes) const;
 

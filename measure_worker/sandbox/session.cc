@@ -150,7 +150,9 @@ class BatchSession {
 
   static Outcome BuildOutcome(const absl::Status& status) {
     if (absl::IsInvalidArgument(status)) return Outcome::kIllegalConfig;
-    return absl::IsResourceExhausted(status) ? Outcome::kInfrastructure : Outcome::kBuildFailed;
+    // Memory that others have, or files that can not be written.
+    const bool no_fault = absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
+    return no_fault ? Outcome::kInfrastructure : Outcome::kBuildFailed;
   }
 
   void MeasureAlone(Entry& e) {

@@ -111,6 +111,14 @@ int TemporaryModels() {
   return static_cast<int>(std::distance(begin(files), end(files)));
 }
 
+TEST(ModelCheck, WithoutAFolderForTemporaryFilesNoKernelIsToBlame) {
+  setenv("TMPDIR", (own_folder.path() + "/gone").c_str(), 1);
+  const ModelResult result = CheckModel(WorkOf(SmallModel()), [](Phase) {});
+  setenv("TMPDIR", own_folder.path().c_str(), 1);
+  EXPECT_EQ(Text(result.outcome), "infrastructure") << result.error;
+  EXPECT_THAT(result.error, HasSubstr("no folder for temporary files"));
+}
+
 TEST(ModelCheck, TimesTunedAgainstUntunedInTurns) {
   const Graph g = SmallModel();
   ModelWork work = WorkOf(g);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include <map>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/temporary_directory.h"
 #include "measure_worker/sandbox/process.h"
 
 namespace temper::worker {
@@ -227,6 +230,27 @@ TEST_F(SandboxTest, ReplacesAChildThatWasKilledBetweenBatches) {
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(first), &ended, WEXITED | WNOWAIT), 0);
   EXPECT_THAT(Outcomes(Run(sandbox, Work({"cost_ns=1"}))), ElementsAre("ok"));
   EXPECT_NE(sandbox.child_pid(), first);
+}
+
+// It once failed for ever: what cleans /tmp takes folders that live long.
+TEST_F(SandboxTest, ReplacesAChildWhoseTemporaryFolderWasRemoved) {
+  const TemporaryDirectory parent = *TemporaryDirectory::Make();
+  const char* before = std::getenv("TMPDIR");
+  const absl::Cleanup restore = [was = before != nullptr, text = std::string(before != nullptr ? before : "")] {
+    was ? setenv("TMPDIR", text.c_str(), 1) : unsetenv("TMPDIR");
+  };
+  setenv("TMPDIR", parent.path().c_str(), 1);
+  Sandbox sandbox = Make();
+  const auto expect_ok_by = [&](int64_t children) {
+    EXPECT_THAT(Outcomes(Run(sandbox, Work({"cost_ns=1"}))), ElementsAre("ok"));
+    EXPECT_EQ(sandbox.children_started(), children);
+  };
+  expect_ok_by(1);
+  ASSERT_FALSE(std::filesystem::is_empty(parent.path()));
+  for (const auto& entry : std::filesystem::directory_iterator(parent.path())) std::filesystem::remove_all(entry);
+  expect_ok_by(2);
+  EXPECT_FALSE(std::filesystem::is_empty(parent.path()));
+  expect_ok_by(2);
 }
 
 TEST_F(SandboxTest, CancellingEndsABatchAndItsChild) {

@@ -257,6 +257,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "temper-worker: %s; see --help\n", e.what());
     return kUsageExit;
   }
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, in the measuring child too
   SetUpLogging(options.verbose, ParseLogFormat(options.log_format));
   if (options.devices.empty()) options.devices.push_back("cpu");
   LogGrpcQuietly();

@@ -120,6 +120,18 @@ class WorkerProcessTest : public testing::Test {
   WireServer wire_{server_, address_};
 };
 
+// It once died of SIGXFSZ at its first result, without a word.
+TEST_F(WorkerProcessTest, WhereNoFileMayGrowItServesAndSaysThatItKeepsNothing) {
+  std::vector<std::string> command = {"/bin/sh", "-c", "ulimit -f 0; exec \"$0\" \"$@\""};
+  for (const std::string& word : Command()) command.push_back(word);
+  Process worker(command);
+  server_.Grant(NullLease(1, {"cost_ns=1000"}));
+  EXPECT_TRUE(server_.Await([&](auto& s) { return s.results_.contains(10); }));
+  kill(worker.pid(), SIGTERM);
+  EXPECT_EQ(worker.Wait(), 0);
+  EXPECT_THAT(worker.Output(), HasSubstr("File too large"));
+}
+
 TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
   for (int signal : {SIGTERM, SIGINT}) {
     Process worker(Command());

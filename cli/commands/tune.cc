@@ -96,13 +96,13 @@ absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, 
       absl::SleepFor(kLookAgain);
       continue;
     }
+    if (stop.cancelled()) return absl::CancelledError(kNoJobYet);
     TEMPER_RETURN_IF_ERROR(text.status());
     answered = now;
     if (!text->empty()) {
       request->set_wait_for_device_ms(absl::ToInt64Milliseconds(std::max(absl::ZeroDuration(), patience - waited)));
       return ParseTarget(*text);
     }
-    if (stop.cancelled()) return absl::CancelledError(kNoJobYet);
     if (waited >= patience) return absl::UnavailableError(absl::StrCat("no worker serves device key '", key, "'"));
     if (!std::exchange(told, true))
       std::fprintf(stderr, "waiting for a worker that serves device key '%s'\n", key.c_str());
@@ -150,7 +150,7 @@ absl::Status Lost(const TuneOptions& o, int64_t job, const absl::Status& watched
   const bool away = absl::IsUnavailable(watched) || absl::IsDeadlineExceeded(watched);
   if (o.records.server.empty() || !away) return watched;
   return absl::UnavailableError(
-      absl::StrCat(watched.message(), "; job ", job, " goes on with the server. ", HowToFollow(o, job)));
+      absl::StrCat(watched.message(), " (job ", job, " goes on with the server: ", HowToFollow(o, job), ")"));
 }
 
 // Whether the job is done.

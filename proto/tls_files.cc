@@ -24,13 +24,13 @@ absl::Status Checked(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
 }
 
-std::string PathOf(const Descriptor& file) { return absl::StrCat("/proc/self/fd/", file.get()); }
+std::string PathOf(const temper::Descriptor& file) { return absl::StrCat("/proc/self/fd/", file.get()); }
 
 // Puts another file in the place of the one in memory, at once and whole, under the same number. gRPC reads the file of
 // the key and the certificate twice and takes the two for one another's where the time of the last change is the same:
 // `second` is that time.
-absl::Status PutInMemory(const std::string& text, int second, Descriptor& place) {
-  Descriptor next(memfd_create("temper-tls", MFD_CLOEXEC));
+absl::Status PutInMemory(const std::string& text, int second, temper::Descriptor& place) {
+  temper::Descriptor next(memfd_create("temper-tls", MFD_CLOEXEC));
   const timespec time{second, 0}, times[2] = {time, time};
   const bool written = next.valid() &&
                        write(next.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&

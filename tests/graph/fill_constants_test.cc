@@ -51,6 +51,7 @@ TEST(FillConstants, ActivationsKeepTheirScaleThroughEveryOperator) {
                                              "mod",
                                              "matmul_nbits",
                                              "matmul_nbits_i8",
+                                             "compact",
                                              "scatter",
                                              "scatter_reduce",
                                              "non_max_suppression"};

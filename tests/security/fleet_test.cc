@@ -121,7 +121,7 @@ class Worker {
     request.set_session(session);
     request.set_instance(instance_);
     v1::CandidateResult& result = *request.add_results();
-    result.set_lease(lease.lease());
+    result.set_lease(std::max<int64_t>(1, lease.lease()));
     if (lease.batch().candidates_size() > 0) {
       result.set_candidate(lease.batch().candidates(0).candidate());
       result.set_attempt(lease.batch().candidates(0).attempt());

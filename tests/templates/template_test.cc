@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/ops/legal_configs.h"
 #include "compiler/ops/templates/winograd.h"
 #include "tests/templates/check_templates.h"
 

@@ -47,7 +47,7 @@ class FloodMeter {
   // off, and who keeps gRPC busy with it sooner. Some requests may end at the same time.
   static constexpr int64_t kBytesUnheeded = 4 << 20;
   static constexpr int64_t kBytesOfSuspects = 64 << 10;
-  static constexpr absl::Duration kBusy = absl::Milliseconds(250);
+  static constexpr absl::Duration kBusy = absl::Milliseconds(500);
   // Where nobody looked for longer, the machine was busy, not this connection.
   static constexpr absl::Duration kBusyBetweenLooks = absl::Milliseconds(20);
 

@@ -8,7 +8,10 @@
 namespace temper::passes {
 namespace {
 
-bool GivesAxes(const Node* node) { return node != nullptr && (node->op == "reshape" || node->op == "transpose"); }
+Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
+bool GivesAxes(const Node* node) {
+  return node != nullptr && (MoveOf(*node) == Move::kReshapes || MoveOf(*node) == Move::kTransposes);
+}
 
 // Whether `v` comes from an operator that slides a window, by moves and elementwise work alone.
 bool ComesFromWindow(const Rewriter& r, ValueId v) {
@@ -28,7 +31,7 @@ int64_t Before(const Shape& shape, size_t axis) { return NumElements(std::span(s
 
 // The axis of what the move reads that is its result's `axis`, of more than one element; nullopt if none is.
 std::optional<size_t> AxisBefore(const Node& move, const Shape& from, const Shape& to, size_t axis) {
-  if (move.op == "transpose") return static_cast<size_t>(move.attrs.Ints("perm")[axis]);
+  if (MoveOf(move) == Move::kTransposes) return static_cast<size_t>(move.attrs.Ints("perm")[axis]);
   for (size_t a = 0; a < from.size(); ++a) {
     if (from[a] == to[axis] && Before(from, a) == Before(to, axis)) return a;
   }
@@ -103,7 +106,7 @@ std::optional<size_t> ConcatAxisBefore(const Rewriter& r, const std::vector<cons
     const Shape &from = r.ShapeOf(move->inputs[0]), &to = r.ShapeOf(move->output);
     if (!before.has_value()) before = AxisBefore(*move, from, to, axis);
     if (!before.has_value() || *before >= from.size() || from[*before] != to[axis] ||
-        (move->op == "reshape" && Before(from, *before) != Before(to, axis)))
+        (MoveOf(*move) == Move::kReshapes && Before(from, *before) != Before(to, axis)))
       return std::nullopt;
     Shape rest = from;
     rest[*before] = 0;
@@ -114,7 +117,7 @@ std::optional<size_t> ConcatAxisBefore(const Rewriter& r, const std::vector<cons
 }
 
 absl::StatusOr<bool> ConcatBeforeMoves(Rewriter& r, Node& node) {
-  if (node.op != "concat" || node.inputs.empty()) return false;
+  if (MoveOf(node) != Move::kConcatenates || node.inputs.empty()) return false;
   const auto rank = static_cast<int64_t>(r.ShapeOf(node.output).size());
   const int64_t axis = node.attrs.Int("axis", 0);
   std::vector<const Node*> moves;
@@ -123,17 +126,18 @@ absl::StatusOr<bool> ConcatBeforeMoves(Rewriter& r, Node& node) {
     const Node* move = r.Producer(v);
     if (!GivesAxes(move) || !ComesFromWindow(r, move->inputs[0])) return false;
     const Node* first = moves.empty() ? move : moves.front();
-    if (move->op != first->op || (move->op == "transpose" && move->attrs != first->attrs)) return false;
+    if (move->op != first->op || (MoveOf(*move) == Move::kTransposes && move->attrs != first->attrs)) return false;
     moves.push_back(move);
     inputs.push_back(move->inputs[0]);
   }
   const std::optional<size_t> before = ConcatAxisBefore(r, moves, static_cast<size_t>(axis < 0 ? axis + rank : axis));
   if (!before.has_value()) return false;
   const std::string moved_by = moves.front()->op;
-  Attrs attrs = moved_by == "transpose" ? moves.front()->attrs : IntsAttrs("shape", r.ShapeOf(node.output));
+  const bool transposes = MoveOf(*moves.front()) == Move::kTransposes;
+  Attrs attrs = transposes ? moves.front()->attrs : IntsAttrs("shape", r.ShapeOf(node.output));
   Attrs concat;
   concat.Set("axis", static_cast<int64_t>(*before));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, r.Emit("concat", std::move(concat), std::move(inputs), node.name));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, r.Emit(node.op, std::move(concat), std::move(inputs), node.name));
   r.Become(node, moved_by, std::move(attrs), {v});
   return true;
 }

@@ -5,6 +5,7 @@
 #include <grpcpp/security/tls_credentials_options.h>
 #include <openssl/ssl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <future>

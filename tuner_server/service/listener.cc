@@ -27,6 +27,7 @@ constexpr int64_t kQuietBytes = 16 << 10;                  // less between two l
 constexpr absl::Duration kBetweenLooksAtBusy = absl::Milliseconds(5);
 constexpr int64_t kUnansweredTogether = 256 << 20;  // as much as server.cc lets gRPC keep
 constexpr absl::Duration kDeaf = absl::Seconds(5);  // to the address of a flood
+constexpr size_t kMostToHand = 1024;                // connections that wait for gRPC to take them over
 constexpr absl::Duration kBetweenLines = absl::Seconds(10);
 // With no descriptor free, accept fails whether anybody waits or not: not tried again before this is over.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
@@ -98,6 +99,7 @@ Listener::~Listener() { Close(); }
 
 void Listener::Serve(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server) {
   server_ = std::move(server);
+  handing_ = std::make_unique<WorkPool>(WorkPool::Limits{.threads = 2, .waiting = kMostToHand, .bytes = 1});
   Watch(stop_.get(), EPOLLIN);
   ResumeAccepting();
   thread_ = std::thread([this] { Loop(); });
@@ -107,6 +109,7 @@ void Listener::Close() {
   if (!thread_.joinable()) return;
   eventfd_write(stop_.get(), 1);
   thread_.join();
+  handing_.reset();
   connections_.clear();
   sockets_.reset();
 }
@@ -204,10 +207,17 @@ void Listener::Take(Descriptor connection, const sockaddr_storage& name, int soc
   Watch(key, name.ss_family == AF_UNIX ? 0 : EPOLLIN | EPOLLET);
   ++of_peer_[peer];
   connections_.emplace(key, Connection{std::move(duplicate), name, peer, FloodMeter(Now())});
-  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
-  handed.listener_fd = socket;
-  handed.fd = connection.Release();
-  server_->HandleNewConnection(&handed);
+  const int fd = connection.Release();
+  const absl::Status handed = handing_->Run(peer, 0, [this, fd, socket] {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = socket;
+    parameters.fd = fd;
+    server_->HandleNewConnection(&parameters);
+  });
+  if (handed.ok()) return;
+  close(fd);
+  Forget(connections_.find(key));
+  Refuse("too many wait to be taken over");
 }
 
 void Listener::Forget(std::map<int, Connection>::iterator connection) {

@@ -30,6 +30,7 @@
 #include "tuner_server/service/flood.h"
 #include "tuner_server/service/listening_sockets.h"
 #include "tuner_server/service/local_peers.h"
+#include "tuner_server/service/work_pool.h"
 
 namespace temper {
 
@@ -84,6 +85,9 @@ class Listener {
   Descriptor epoll_, stop_;
   Descriptor spare_;  // is given up for a moment to close a connection that no descriptor is left for
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
+  // gRPC may go through all that a connection has brought before it takes the next one, however long that is: not on
+  // the thread that looks for floods, which ends it.
+  std::unique_ptr<WorkPool> handing_;
 
   // The thread's own.
   std::optional<absl::Duration> accept_from_;  // while nobody is accepted

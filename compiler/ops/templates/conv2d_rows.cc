@@ -40,19 +40,10 @@ struct Axis : TiledAxis {
 // broadcast one by one, so they may as well come from the image as it lies, a plane a channel.
 bool ReadsPlanes(const Workload& w) {
   constexpr int64_t kFewChannels = 4;
-  if (w.anchor != 1) return false;
-  const int inputs = static_cast<int>(w.inputs.size());
-  const Workload::Call &copy = w.calls[0], &conv = w.calls[1];
-  if (FindOp(copy.op)->move != Move::kSame || copy.args[0] != 0 || conv.op != "conv2d" || !IsOfElement(w, conv) ||
-      conv.args[0] != inputs || conv.args[1] != 1 || inputs < 2 || !w.inputs[1].constant) {
-    return false;
-  }
-  const auto reads_either = [&](const Workload::Call& call) {
-    return std::ranges::count(call.args, 1) > 0 || std::ranges::count(call.args, inputs) > 0;
-  };
+  if (!ConvReadsFirstCall(w)) return false;
   const Conv2dShape s(w);
-  return IsOfElement(w, copy) && s.group == 1 && s.c <= kFewChannels && conv.type.perm == kChannelsLast &&
-         w.output().perm == kChannelsLast && std::none_of(w.calls.begin() + 2, w.calls.end(), reads_either);
+  return FindOp(w.calls[0].op)->move == Move::kSame && IsOfElement(w, w.calls[0]) && s.group == 1 &&
+         s.c <= kFewChannels;
 }
 
 // A vector holds the filters of several groups, where a group has as many of them as channels: an aligned vector of a

@@ -52,19 +52,24 @@ bool IsConv2dOfPixels(const Workload& w, bool prologue) {
          w.output().perm == kChannelsLast;
 }
 
-std::optional<ops::PlaneWindow> UnfoldedPlanes(const Workload& w) {
-  constexpr int64_t kWholeVectors = 16;  // channels, of every CPU's vectors of elements
+bool ConvReadsFirstCall(const Workload& w) {
   const int inputs = static_cast<int>(w.inputs.size());
-  if (w.anchor != 1 || inputs < 2 || !w.inputs[1].constant) return std::nullopt;
-  const Workload::Call &unfold = w.calls[0], &conv = w.calls[1];
-  const bool fits = unfold.op == "unfold_planes" && unfold.args[0] == 0 && conv.op == "conv2d" &&
-                    IsOfElement(w, conv) && conv.args[0] == inputs && conv.args[1] == 1 &&
-                    w.inputs[0].type.perm == kChannelsLast && unfold.type.perm == kChannelsLast &&
-                    conv.type.perm == kChannelsLast && w.output().perm == kChannelsLast;
+  if (w.anchor != 1 || inputs < 2 || !w.inputs[1].constant) return false;
+  const Workload::Call& conv = w.calls[1];
   const auto reads_either = [&](const Workload::Call& call) {
     return std::ranges::count(call.args, 1) > 0 || std::ranges::count(call.args, inputs) > 0;
   };
-  if (!fits || std::any_of(w.calls.begin() + 2, w.calls.end(), reads_either)) return std::nullopt;
+  return w.calls[0].args[0] == 0 && conv.op == "conv2d" && IsOfElement(w, conv) && conv.args[0] == inputs &&
+         conv.args[1] == 1 && conv.type.perm == kChannelsLast && w.output().perm == kChannelsLast &&
+         std::none_of(w.calls.begin() + 2, w.calls.end(), reads_either);
+}
+
+std::optional<ops::PlaneWindow> UnfoldedPlanes(const Workload& w) {
+  constexpr int64_t kWholeVectors = 16;  // channels, of every CPU's vectors of elements
+  if (!ConvReadsFirstCall(w)) return std::nullopt;
+  const Workload::Call& unfold = w.calls[0];
+  if (unfold.op != "unfold_planes" || w.inputs[0].type.perm != kChannelsLast || unfold.type.perm != kChannelsLast)
+    return std::nullopt;
   const auto window = ops::PlaneWindow::Of(unfold.attrs, w.inputs[0].type.shape);
   const bool whole = window.ok() && window->group == Conv2dShape(w).group && window->channels % kWholeVectors == 0;
   return whole ? std::optional(*window) : std::nullopt;

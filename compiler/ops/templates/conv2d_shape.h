@@ -43,9 +43,13 @@ ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& val
 // calls between them are elementwise, and the last of those makes what the anchor reads.
 bool AreConvolutionsInARow(const Workload& w);
 
-// The first call lays planes of volumes beside each other, all for the second: a conv2d of element type, channels-last,
-// with constant filters, which may as well read them where they lie. Its window; nullopt for other workloads. Volumes
-// of so few channels a group that vectors of them are not whole are no such workloads.
+// The first call makes of the first input what the second alone reads: a conv2d of element type, channels-last, whose
+// filters are the second input, constant, and its own.
+bool ConvReadsFirstCall(const Workload& w);
+
+// Such a workload whose first call lays planes of volumes beside each other: the convolution may as well read them
+// where they lie. The window; nullopt for other workloads. Volumes of so few channels a group that vectors of them are
+// not whole are no such workloads.
 std::optional<ops::PlaneWindow> UnfoldedPlanes(const Workload& w);
 
 // The anchor is a conv2d of that element type, input and output channels-last. It is the first call, whose operands are

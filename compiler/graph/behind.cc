@@ -3,77 +3,221 @@
 #include <algorithm>
 
 #include "compiler/ops/templates/stages.h"
+#include "compiler/ops/templates/winograd.h"
+#include "compiler/schedule/skip_behind.h"
 
 namespace temper {
 namespace {
 
-bool Counts(const Value& v) {
-  if (!v.constant.has_value() || v.type.dtype != DType::kI64 || !v.type.perm.empty()) return false;
+// As OperandFacts::counts.
+int64_t Counts(const Value& v) {
+  if (!v.constant.has_value() || v.type.dtype != DType::kI64 || !v.type.perm.empty()) return 0;
   const std::span<const int64_t> data = v.constant->as<int64_t>();
+  const auto again = std::find(data.begin() + (data.empty() ? 0 : 1), data.end(), 0);
+  const int64_t period = again - data.begin();
   for (size_t i = 0; i < data.size(); ++i) {
-    if (data[i] != static_cast<int64_t>(i)) return false;
+    if (data[i] != static_cast<int64_t>(i) % period) return 0;
   }
-  return true;
+  return period;
 }
 
-// Its number; -1: it is none, or one that may be 0.
-int ExtentOf(const Graph& g, ValueId v) {
-  const auto hidden = g.inputs.end() - g.hidden_inputs;
-  const auto found = std::find(hidden, g.inputs.end(), v);
-  const bool may_be_zero = std::ranges::any_of(g.input_extents, [&](const InputExtent& e) {
-    return e.least == 0 && g.inputs[static_cast<size_t>(e.told_by)] == v;
-  });
-  return found == g.inputs.end() || may_be_zero ? -1 : static_cast<int>(found - hidden);
+size_t AtInMemory(const TensorType& type, int64_t axis) {
+  if (type.perm.empty()) return static_cast<size_t>(axis);
+  return static_cast<size_t>(std::ranges::find(type.perm, static_cast<int>(axis)) - type.perm.begin());
 }
 
-Behind OfInput(const Graph& g, const InputExtent& e) {
-  const TensorType& type = g.values[static_cast<size_t>(g.inputs[static_cast<size_t>(e.input)])].type;
-  Behind b{.extent = ExtentOf(g, g.inputs[static_cast<size_t>(e.told_by)]),
-           .shape = type.PhysicalShape(),
-           .index = IndexOf(type.shape.size())};
-  auto dim = static_cast<size_t>(e.axis);
-  if (!type.perm.empty())
-    dim = static_cast<size_t>(std::ranges::find(type.perm, static_cast<int>(e.axis)) - type.perm.begin());
-  b.place = b.index[dim];
+// What is not below the limit along an axis of a value.
+Behind UnreadAlong(const TensorType& type, int64_t axis, const Limit& limit) {
+  Behind b{.extent = limit.extent, .shape = type.PhysicalShape(), .index = IndexOf(type.shape.size())};
+  b.place = PlaceOf(limit, ir::Expr(b.index[AtInMemory(type, axis)]));
   return b;
 }
 
+// Whether kernels may make neighbouring elements together, each from what all of them read.
+bool MixesNeighbours(const Workload& w) {
+  return std::ranges::any_of(w.calls, [](const Workload::Call& call) {
+    const OpDef* op = FindOp(call.op);
+    return op != nullptr && op->windows && op->terms;
+  });
+}
+
+// Of an operand of such a kernel what lies so far behind that nothing before the end is made together with it. nullopt:
+// that is not known.
+std::optional<Behind> BeyondTiles(const Behind& b) {
+  std::vector<ir::VarBinding> before;
+  for (const ir::Var& var : b.index) {
+    if (!GrowsWith(b.place, var)) return std::nullopt;
+    before.push_back({var, ir::Expr(var) - ir::Expr(kLargestWinogradTile - 1)});
+  }
+  Behind beyond = b;
+  beyond.place = ir::Substitute(b.place, before);
+  return beyond;
+}
+
+// Of the values of a graph those that its inputs, its outputs and its kernels tell.
+class Finder {
+ public:
+  explicit Finder(const Graph& g) : g_(g), found_{{g.values.size(), std::vector<Behind>()}, {}} {
+    found_.limits.resize(g.values.size());
+  }
+
+  GraphBehind Find() && {
+    for (const InputExtent& e : g_.input_extents) OfInput(e);
+    for (const Group& group : g_.groups) Forward(group);
+    FindUnread();
+    return std::move(found_);
+  }
+
+ private:
+  using Unread = std::optional<std::vector<Behind>>;  // nullopt: nobody reads any of it
+
+  struct Step {
+    Extracted kernel;
+    std::vector<OperandFacts> facts;
+    std::optional<ir::Func> stages;
+  };
+
+  template <typename T>
+  static auto& At(T& by_value, ValueId v) {
+    return by_value[static_cast<size_t>(v)];
+  }
+  const TensorType& TypeOf(ValueId v) const { return At(g_.values, v).type; }
+
+  void OfInput(const InputExtent& e) {
+    const auto input = static_cast<size_t>(e.input), told_by = static_cast<size_t>(e.told_by);
+    if (e.least == 0) return;
+    std::optional<Limit>& limit = At(found_.limits, g_.inputs[told_by]);
+    const auto hidden = g_.inputs.size() - static_cast<size_t>(g_.hidden_inputs);
+    const TensorType& type = TypeOf(g_.inputs[input]);
+    limit = ExtentItself(static_cast<int>(told_by - hidden), e.least, type.shape[static_cast<size_t>(e.axis)]);
+    At(found_.of, g_.inputs[input]).push_back(UnreadAlong(type, e.axis, *limit));
+  }
+
+  void Forward(const Group& group) {
+    absl::StatusOr<Extracted> kernel = Extract(g_, group);
+    if (!kernel.ok()) return;
+    Step& step = steps_.emplace_back();
+    step.kernel = *std::move(kernel);
+    step.facts = FactsOf(g_, step.kernel, found_);
+    absl::StatusOr<ir::Func> stages = BuildStages(step.kernel.workload);
+    if (!stages.ok()) return;
+    step.stages = *std::move(stages);
+    const bool any =
+        std::ranges::any_of(step.facts, [](const OperandFacts& f) { return !f.behind.empty() || f.limit.has_value(); });
+    if (!any) return;
+    const BehindFacts facts(*step.stages, step.facts);
+    const ir::Buffer& output = step.stages->params.back();
+    At(found_.of, step.kernel.output) = facts.Of(output);
+    At(found_.limits, step.kernel.output) = facts.LimitOf(output);
+  }
+
+  // From the outputs to the inputs: what nobody reads need not be made, nor what only that is made of.
+  void FindUnread() {
+    unread_.resize(g_.values.size());
+    for (size_t i = 0; i < g_.outputs.size(); ++i) Meet(g_.outputs[i], OfOutput(static_cast<int>(i)));
+    for (size_t i = steps_.size(); i-- > 0;) Backward(steps_[i]);
+    for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)]);
+  }
+
+  // An output of one line, whose end another output tells.
+  std::vector<Behind> OfOutput(int output) const {
+    const ValueId v = g_.outputs[static_cast<size_t>(output)];
+    for (const Extent& e : g_.extents) {
+      if (e.output != output) continue;
+      const std::optional<Limit>& limit = At(found_.limits, g_.outputs[static_cast<size_t>(e.told_by)]);
+      const Shape& shape = TypeOf(v).shape;
+      if (!limit || NumElements(std::span(shape).first(static_cast<size_t>(e.axis))) != 1) return {};
+      return {UnreadAlong(TypeOf(v), e.axis, *limit)};
+    }
+    return {};
+  }
+
+  void Backward(const Step& step) {
+    Add(step.kernel.output);
+    const Workload::Call& first = step.kernel.workload.calls[0];
+    const OpDef* op = FindOp(first.op);
+    for (size_t i = 0; i < step.kernel.inputs.size(); ++i) {
+      const ValueId v = step.kernel.inputs[i];
+      if (op != nullptr && op->counted && i == 0) {
+        Meet(v, OfCounted(step, first.attrs.Int("axis", 0)));
+      } else if (!step.stages) {
+        Meet(v, {});
+      }
+    }
+    if (op == nullptr || op->counted || !step.stages) return;
+    const bool mixes = MixesNeighbours(step.kernel.workload);
+    std::vector<std::vector<Behind>> unread(step.kernel.inputs.size());
+    for (int extent = 0; extent < g_.hidden_inputs; ++extent) {
+      const auto here = UnreadOperands(*step.stages, step.facts, At(found_.of, step.kernel.output), extent);
+      for (size_t i = 0; i < unread.size(); ++i) {
+        const std::optional<Behind> beyond = here[i] && mixes ? BeyondTiles(*here[i]) : here[i];
+        if (beyond) unread[i].push_back(*beyond);
+      }
+    }
+    for (size_t i = 0; i < unread.size(); ++i) Meet(step.kernel.inputs[i], std::move(unread[i]));
+  }
+
+  // Of an operand of which only what lies before a number is read.
+  std::vector<Behind> OfCounted(const Step& step, int64_t axis) const {
+    const std::optional<Limit>& limit = At(found_.limits, step.kernel.inputs[1]);
+    const TensorType& type = TypeOf(step.kernel.inputs[0]);
+    const auto rank = std::ssize(type.shape);
+    return limit ? std::vector{UnreadAlong(type, axis < 0 ? axis + rank : axis, *limit)} : std::vector<Behind>();
+  }
+
+  // One more reads the value, but for what lies behind.
+  void Meet(ValueId v, std::vector<Behind> behind) {
+    Unread& unread = At(unread_, v);
+    if (!unread) {
+      unread = std::move(behind);
+      return;
+    }
+    std::vector<Behind> both;
+    for (const Behind& a : *unread) {
+      for (const Behind& b : behind) {
+        if (std::optional<Behind> met = BehindBoth(a, b)) both.push_back(*std::move(met));
+      }
+    }
+    unread = std::move(both);
+  }
+
+  // What is not read of a value all of whose readers are known now.
+  void Add(ValueId v) {
+    const Unread& unread = At(unread_, v);
+    if (!unread || !IsFloat(TypeOf(v).dtype)) return;
+    std::vector<Behind>& facts = At(found_.of, v);
+    for (const Behind& b : *unread) {
+      const bool known = std::ranges::any_of(
+          facts, [&](const Behind& f) { return f.kind == Behind::kUnread && f.extent == b.extent; });
+      if (!known) facts.push_back(b);
+    }
+  }
+
+  const Graph& g_;
+  GraphBehind found_;
+  std::vector<Step> steps_;     // in order
+  std::vector<Unread> unread_;  // by value, as far as its readers are known
+};
+
 }  // namespace
 
-std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel,
-                                  const std::vector<std::vector<Behind>>& behind) {
+std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind) {
   std::vector<OperandFacts> facts;
   for (ValueId id : kernel.inputs) {
     const Value& v = g.values[static_cast<size_t>(id)];
     const bool known = v.constant.has_value() && v.type.shape.empty();
-    facts.push_back({.behind = behind[static_cast<size_t>(id)],
+    facts.push_back({.behind = behind.of[static_cast<size_t>(id)],
                      .constant = v.is_constant,
                      .counts = Counts(v),
                      .number = known ? std::optional(v.constant->At(0)) : std::nullopt,
-                     .extent = ExtentOf(g, id)});
+                     .limit = behind.limits[static_cast<size_t>(id)]});
   }
   return facts;
 }
 
-std::vector<std::vector<Behind>> BehindOf(const Graph& g) {
-  std::vector<std::vector<Behind>> behind(g.values.size());
-  if (g.input_extents.empty()) return behind;
-  for (const InputExtent& e : g.input_extents) {
-    const Behind b = OfInput(g, e);
-    if (b.extent >= 0) behind[static_cast<size_t>(g.inputs[static_cast<size_t>(e.input)])] = {b};
-  }
-  for (const Group& group : g.groups) {
-    const absl::StatusOr<Extracted> kernel = Extract(g, group);
-    if (!kernel.ok()) continue;
-    const std::vector<OperandFacts> facts = FactsOf(g, *kernel, behind);
-    const bool any =
-        std::ranges::any_of(facts, [](const OperandFacts& f) { return !f.behind.empty() || f.extent >= 0; });
-    if (!any) continue;
-    const absl::StatusOr<ir::Func> stages = BuildStages(kernel->workload);
-    if (stages.ok())
-      behind[static_cast<size_t>(kernel->output)] = BehindFacts(*stages, facts).Of(stages->params.back());
-  }
-  return behind;
+GraphBehind BehindOf(const Graph& g) {
+  if (!g.input_extents.empty()) return Finder(g).Find();
+  return {std::vector<std::vector<Behind>>(g.values.size()), std::vector<std::optional<Limit>>(g.values.size())};
 }
 
 }  // namespace temper

@@ -8,12 +8,17 @@
 
 namespace temper {
 
-// Per value of a graph with groups, as far as its operators' tensor expressions show it; by the index in memory.
-// Extents are counted among the hidden inputs; of those that may be 0 nothing is said.
-std::vector<std::vector<Behind>> BehindOf(const Graph& g);
+// Of a graph with groups, by value; extents are counted among the hidden inputs. Of those that may be 0 nothing is
+// said.
+struct GraphBehind {
+  // As far as tensor expressions of operators show it: what values are made of, and what those that read them leave
+  // out. By the index in memory.
+  std::vector<std::vector<Behind>> of;
+  std::vector<std::optional<Limit>> limits;  // of numbers that are made of extents
+};
+GraphBehind BehindOf(const Graph& g);
 
 // The operands of a group, of a graph of which `behind` says that.
-std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel,
-                                  const std::vector<std::vector<Behind>>& behind);
+std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind);
 
 }  // namespace temper

@@ -77,6 +77,7 @@ struct OpDef {
   bool windows = false;      // slides a window (dilations, pads, strides) over the last two axes of its first operand
   bool per_channel = false;  // operands after the first may hold one value for each index of axis 1
   bool steps = false;        // of floats it makes whole numbers: a small change may be a whole step
+  bool counted = false;      // of its first operand it reads only what lies along "axis" before the second, a number
   bool exact = false;        // it computes, and rounds nothing: an element, its absolute value, a bound
   // Of a contraction: how many products one element of its result is the sum of, at most. Null for others.
   std::function<double(const Attrs&, std::span<const TensorType> inputs)> terms = nullptr;

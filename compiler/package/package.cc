@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -43,7 +44,7 @@ struct BuiltKernel {
   CompiledKernel compiled;
   std::optional<Part> part;  // of a larger value, which it writes
   int in_place = -1;         // the parameter whose bytes its result takes
-  int extent = -1;           // that a parameter before its result tells, among the hidden inputs; -1: none
+  std::vector<int> extents;  // that parameters before its result tell, in order, among the hidden inputs
   int uses = 0;
 };
 
@@ -137,7 +138,7 @@ class PackageWriter {
 
   absl::Status CollectKernels(Making& v) {
     const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
-    const std::vector<std::vector<Behind>> behind = BehindOf(v.g);
+    const GraphBehind behind = BehindOf(v.g);
     const Aliases aliases(v.g);
     v.in_place = InPlaceOperands(v.g);
     for (const Group& group : v.g.groups) {
@@ -188,24 +189,23 @@ class PackageWriter {
   struct ExtentFacts {
     std::vector<OperandFacts> operands;
     std::vector<Behind> output;
-    int extent = -1;   // that the kernel may be told; -1: it would do no less
-    std::string text;  // different for different ones
+    std::set<int> extents;  // that they are about
+    std::string text;       // different for different ones
   };
-  static ExtentFacts ExtentFactsOf(const Graph& g, const Extracted& kernel,
-                                   const std::vector<std::vector<Behind>>& behind) {
-    ExtentFacts facts{FactsOf(g, kernel, behind), behind[static_cast<size_t>(kernel.output)], -1, ""};
+  static ExtentFacts ExtentFactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind) {
+    ExtentFacts facts{FactsOf(g, kernel, behind), behind.of[static_cast<size_t>(kernel.output)], {}, ""};
     const auto note = [&](int extent, const std::string& what) {
-      if (facts.extent < 0) facts.extent = extent;
+      facts.extents.insert(extent);
       absl::StrAppend(&facts.text, " ", what);
     };
     for (const Behind& b : facts.output) note(b.extent, Text(b));
     for (size_t i = 0; i < facts.operands.size(); ++i) {
       const OperandFacts& operand = facts.operands[i];
       for (const Behind& b : operand.behind) note(b.extent, absl::StrCat(i, ":", Text(b)));
-      if (operand.extent >= 0) note(operand.extent, absl::StrCat(i, ":extent", operand.extent));
+      if (operand.limit) note(operand.limit->extent, absl::StrCat(i, ":below", Text(*operand.limit)));
     }
-    for (size_t i = 0; facts.extent >= 0 && i < facts.operands.size(); ++i) {
-      if (facts.operands[i].counts) absl::StrAppend(&facts.text, " ", i, ":counts");
+    for (size_t i = 0; !facts.extents.empty() && i < facts.operands.size(); ++i) {
+      if (facts.operands[i].counts > 0) absl::StrAppend(&facts.text, " ", i, ":counts", facts.operands[i].counts);
       if (facts.operands[i].number) absl::StrAppend(&facts.text, " ", i, "=", *facts.operands[i].number);
     }
     return facts;
@@ -213,21 +213,30 @@ class PackageWriter {
 
   // Of a kernel of this CPU, which runs along the last dimension of its result.
   bool MayHaveFewerRows(const ExtentFacts& facts) const {
-    return device_ == nullptr && std::ranges::any_of(facts.output, [](const Behind& b) {
-             return b.kind == Behind::kUnread && !b.index.empty() && !ir::UsesVar(b.place, b.index.back());
-           });
+    const auto rows_end = [](const Behind& b) {
+      const auto moves = [&](const ir::Var& var) { return ir::UsesVar(b.place, var); };
+      return b.kind == Behind::kUnread && std::ranges::any_of(b.index, moves) && !moves(b.index.back());
+    };
+    return device_ == nullptr && std::ranges::any_of(facts.output, rows_end);
   }
 
   // Devices read no extents. Numbers other than floats are places perhaps, and these have to be ones also where nothing
   // comes of them.
   absl::Status LeaveOut(const ExtentFacts& facts, BuiltKernel& built) const {
-    const ir::Func& scheduled = built.kernel.scheduled;
-    if (device_ != nullptr || facts.extent < 0 || scheduled.params.empty() || !IsFloat(built.workload.output().dtype))
+    ir::Func scheduled = built.kernel.scheduled;
+    if (device_ != nullptr || scheduled.params.empty() || !IsFloat(built.workload.output().dtype))
       return absl::OkStatus();
-    const std::optional<ir::Func> shorter = SkipBehind(scheduled, facts.operands, facts.output, facts.extent);
-    if (!shorter.has_value()) return absl::OkStatus();
-    TEMPER_ASSIGN_OR_RETURN(built.kernel.main, Lower(*shorter));
-    built.extent = facts.extent;
+    std::vector<OperandFacts> operands = facts.operands;
+    for (const int extent : facts.extents) {
+      std::optional<ir::Func> shorter = SkipBehind(scheduled, operands, facts.output, extent);
+      if (!shorter.has_value()) continue;
+      scheduled = *std::move(shorter);
+      operands.emplace_back();  // the extent
+      built.extents.push_back(extent);
+    }
+    if (!built.extents.empty()) {
+      TEMPER_ASSIGN_OR_RETURN(built.kernel.main, Lower(scheduled));
+    }
     return absl::OkStatus();
   }
 
@@ -306,10 +315,10 @@ class PackageWriter {
           step.args.push_back(arg);
         }
       }
-      if (built.extent >= 0) {
+      for (const int extent : built.extents) {
         const auto hidden = m.g.inputs.size() - static_cast<size_t>(m.g.hidden_inputs);
-        TEMPER_ASSIGN_OR_RETURN(PlanArg extent, Locate(m, m.g.inputs[hidden + static_cast<size_t>(built.extent)]));
-        step.args.push_back(extent);
+        TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(m, m.g.inputs[hidden + static_cast<size_t>(extent)]));
+        step.args.push_back(arg);
       }
       TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(m, source.extracted.output));
       step.args.push_back(output);
@@ -438,7 +447,7 @@ class PackageWriter {
                         {"level", built.choice.level},
                         {"record", built.choice.record},
                         {"stale", built.choice.stale}});
-      if (built.extent >= 0) result.back()["told_extent"] = true;
+      if (!built.extents.empty()) result.back()["told_extent"] = true;
       if (built.part.has_value()) result.back()["part"] = {built.part->inner, built.part->total, built.part->offset};
     }
     return result;

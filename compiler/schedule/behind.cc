@@ -18,6 +18,7 @@ using ir::StmtNode;
 using nest::VarSet;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kLargestStep = int64_t{1} << 30;  // whose products are no more than 64 bits
 
 bool IsSame(const BehindFacts::Place& a, const BehindFacts::Place& b) {
   return a.extent == b.extent && ir::StructurallyEqual(a.at, b.at);
@@ -81,6 +82,52 @@ std::string Text(const Behind& b) {
   return absl::StrFormat("%d:%.17g:%d:%s", b.kind, b.value, b.extent, ir::Text(ir::Substitute(b.place, named)));
 }
 
+bool GrowsWith(const Expr& e, const ir::Var& var) {
+  if (!ir::UsesVar(e, var)) return true;
+  const auto grows = [&](size_t i) { return GrowsWith(e->args[i], var); };
+  const auto positive = [&](size_t i) { return ir::AsInt(e->args[i]).value_or(0) > 0; };
+  switch (e->kind) {
+    case ExprKind::kVar:
+      return true;
+    case ExprKind::kAdd:
+      return grows(0) && grows(1);
+    case ExprKind::kSub:
+      return grows(0) && !ir::UsesVar(e->args[1], var);
+    case ExprKind::kMul:
+      return (positive(1) && grows(0)) || (positive(0) && grows(1));
+    case ExprKind::kDiv:
+      return positive(1) && grows(0);
+    default:
+      return false;
+  }
+}
+
+std::optional<Behind> BehindBoth(const Behind& a, const Behind& b) {
+  const Behind other = InShape(b, a.shape);
+  Simplifier ranges;
+  for (size_t i = 0; i < a.shape.size(); ++i) ranges.Bind(a.index[i], a.shape[i]);
+  const Expr place = PlaceAt(other, {a.index.begin(), a.index.end()}, ranges);
+  if (a.extent != b.extent || !place) return std::nullopt;
+  Behind both = a;
+  if (ir::StructurallyEqual(a.place, place) || ranges.CanProve(a.place <= place)) return both;
+  both.place = place;
+  return ranges.CanProve(place <= a.place) ? std::optional(both) : std::nullopt;
+}
+
+Limit ExtentItself(int extent, int64_t least, int64_t most) {
+  const ir::Var position = ir::MakeVar("p");
+  return {extent, least, most, position, Expr(position)};
+}
+
+Expr PlaceOf(const Limit& limit, const Expr& position) {
+  return ir::Substitute(limit.place, {{limit.position, position}});
+}
+
+std::string Text(const Limit& limit) {
+  const ir::Var named = ir::MakeVar("p");
+  return absl::StrCat(limit.extent, ":", ir::Text(PlaceOf(limit, named)));
+}
+
 class BehindFacts::Evaluation {
  public:
   Evaluation(const BehindFacts& facts, const StmtNode& block, const Simplifier& ranges, const Place& behind)
@@ -123,7 +170,7 @@ class BehindFacts::Evaluation {
   Element OfLoad(const Expr& load) {
     if (nest::LoadsOwn(block_, load)) return {Is::kAlike};
     const Known* known = facts_.Find(load->buffer);
-    if (known == nullptr || known->operand.extent >= 0) return {Is::kOwn};
+    if (known == nullptr || facts_.LimitOf(load->buffer)) return {Is::kOwn};
     if (known->operand.number) return {Is::kNumber, *known->operand.number};
     for (const Behind& b : facts_.Of(load->buffer)) {
       if (const Expr place = PlaceAt(b, load->args, ranges_); place && IsSame({b.extent, place}, behind_))
@@ -206,6 +253,7 @@ BehindFacts::BehindFacts(const ir::Func& scheduled, const std::vector<OperandFac
     const ir::Buffer& buffer = scheduled.params[i];
     Known& known = known_[buffer.get()];
     known.operand = operands[i];
+    known.limit = operands[i].limit;
     for (const Behind& b : operands[i].behind) known.behind.push_back(InShape(b, buffer->shape));
   }
   const std::vector<ir::Stmt> blocks = nest::BlocksIn(scheduled.body);
@@ -223,6 +271,72 @@ std::vector<Behind> BehindFacts::Of(const ir::Buffer& buffer) const {
   return known == nullptr || known->seen < known->writers ? std::vector<Behind>() : known->behind;
 }
 
+std::optional<Limit> BehindFacts::LimitOf(const ir::Buffer& buffer) const {
+  const Known* known = Find(buffer);
+  return known == nullptr || known->seen < known->writers ? std::nullopt : known->limit;
+}
+
+std::optional<int64_t> BehindFacts::NumberOf(const Expr& e) const {
+  const auto number = [&](size_t i) { return NumberOf(e->args[i]); };
+  switch (e->kind) {
+    case ExprKind::kLoad: {
+      const Known* known = Find(e->buffer);
+      const bool is_known = known != nullptr && known->operand.number && !IsFloat(e->dtype);
+      return is_known ? std::optional(static_cast<int64_t>(*known->operand.number)) : std::nullopt;
+    }
+    case ExprKind::kNot:
+      return number(0) ? std::optional<int64_t>(*number(0) == 0) : std::nullopt;
+    case ExprKind::kAnd:
+      return number(0) == 0 || number(1) == 0 ? std::optional<int64_t>(0) : std::nullopt;
+    case ExprKind::kEq:
+      return number(0) && number(1) ? std::optional<int64_t>(*number(0) == *number(1)) : std::nullopt;
+    case ExprKind::kLt: {
+      const std::optional<int64_t> bound = number(1);
+      if (bound && number(0)) return *number(0) < *bound ? 1 : 0;
+      const std::optional<Limit> limit = bound ? LimitAs(e->args[0]) : std::nullopt;
+      if (limit && limit->most < *bound) return 1;
+      return limit && limit->least >= *bound ? std::optional<int64_t>(0) : std::nullopt;
+    }
+    default:
+      return ir::AsInt(e);
+  }
+}
+
+// As far as it is arithmetic with constants that keeps the order.
+std::optional<Limit> BehindFacts::LimitAs(const Expr& e) const {
+  if (e->kind == ExprKind::kLoad) return LimitOf(e->buffer);
+  if (e->kind == ExprKind::kCast && !IsFloat(e->dtype)) return LimitAs(e->args[0]);
+  if (e->kind == ExprKind::kSelect) {
+    const std::optional<int64_t> condition = NumberOf(e->args[0]);
+    return condition ? LimitAs(e->args[*condition != 0 ? 1 : 2]) : std::nullopt;
+  }
+  if (e->args.size() != 2) return std::nullopt;
+  const bool swaps = NumberOf(e->args[0]).has_value() && e->kind != ExprKind::kSub && e->kind != ExprKind::kDiv;
+  const std::optional<int64_t> number = NumberOf(e->args[swaps ? 0 : 1]);
+  std::optional<Limit> limit = number ? LimitAs(e->args[swaps ? 1 : 0]) : std::nullopt;
+  if (!limit || std::abs(*number) > kLargestStep) return std::nullopt;
+  const int64_t n = e->kind == ExprKind::kSub ? -*number : *number;
+  const Expr p(limit->position);
+  switch (e->kind) {
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+      return Limit{limit->extent, limit->least + n, limit->most + n, limit->position, PlaceOf(*limit, p - Expr(n))};
+    case ExprKind::kMul:
+      if (n <= 0 || limit->least < 0 || limit->most > kLargestStep) return std::nullopt;
+      return Limit{limit->extent, limit->least * n, limit->most * n, limit->position, PlaceOf(*limit, p / Expr(n))};
+    case ExprKind::kDiv:
+      if (n <= 0 || limit->least < 0) return std::nullopt;
+      return Limit{limit->extent, limit->least / n, limit->most / n, limit->position,
+                   PlaceOf(*limit, (p + Expr(1)) * Expr(n) - Expr(1))};
+    case ExprKind::kMax:
+      return limit->least >= n ? limit : std::nullopt;
+    case ExprKind::kMin:
+      return limit->most <= n ? limit : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const Simplifier& ranges) const {
   if (e->kind == ExprKind::kLoad) {
     for (const Behind& b : Of(e->buffer)) {
@@ -231,18 +345,17 @@ std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const 
     }
     return std::nullopt;
   }
-  if (e->kind != ExprKind::kLt || e->args[1]->kind != ExprKind::kLoad) return std::nullopt;
-  const Known* extent = Find(e->args[1]->buffer);
-  if (extent == nullptr || extent->operand.extent < 0) return std::nullopt;
-  Expr place = e->args[0];
-  if (place->kind == ExprKind::kLoad) {
-    const Known* counts = Find(place->buffer);
-    if (counts == nullptr || !counts->operand.counts) return std::nullopt;
-    place = ir::FlatIndex(place->buffer, place->args);
+  const std::optional<Limit> limit = e->kind == ExprKind::kLt ? LimitAs(e->args[1]) : std::nullopt;
+  if (!limit) return std::nullopt;
+  Expr position = e->args[0];
+  if (position->kind == ExprKind::kLoad) {
+    const Known* counts = Find(position->buffer);
+    if (counts == nullptr || counts->operand.counts == 0) return std::nullopt;
+    position = ir::FlatIndex(position->buffer, position->args) % Expr(counts->operand.counts);
   }
-  place = ranges.Simplify(place);
+  const Expr place = ranges.Simplify(PlaceOf(*limit, position));
   if (ir::HasLoad(place)) return std::nullopt;
-  return Place{extent->operand.extent, place};
+  return Place{limit->extent, place};
 }
 
 std::vector<BehindFacts::Place> BehindFacts::PlacesIn(const Expr& value, const Simplifier& ranges) const {
@@ -294,6 +407,8 @@ void BehindFacts::Follow(const StmtNode& block) {
   };
   if (known.seen++ == 0) {
     known.behind = std::move(facts);
+    const bool one = known.writers == 1 && NumElements(block.buffer->shape) == 1 && !IsFloat(block.buffer->dtype);
+    if (one) known.limit = LimitAs(block.value);
   } else {
     std::erase_if(known.behind, [&](const Behind& b) { return !said(b); });
   }

@@ -24,21 +24,38 @@ struct Behind {
   int extent = 0;              // which one: by the caller's numbers, as OperandFacts has them
   Shape shape;                 // of the buffer
   std::vector<ir::Var> index;  // an element's, one variable a dimension
-  ir::Expr place;              // over them; never negative
+  ir::Expr place;              // over them; one below zero is not behind
 };
 // The same fact of a buffer of the same bytes, whose dimensions may be others.
 Behind InShape(const Behind& b, const Shape& shape);
 // Of an element, over the variables of its index; empty where a load says which it is.
 ir::Expr PlaceAt(const Behind& b, const std::vector<ir::Expr>& index, const ir::Simplifier& ranges);
+// Whether a place is never less where the variable is more and all others are as they are.
+bool GrowsWith(const ir::Expr& place, const ir::Var& var);
 std::string Text(const Behind& b);  // the same for the same facts, whatever the variables
+// Of two buffers alike what lies behind both: nobody reads it, whom one or the other is about. nullopt: it is not known
+// which is further.
+std::optional<Behind> BehindBoth(const Behind& a, const Behind& b);
+
+// A whole number that grows with an extent, such as how often a window stops in it: positions, from 0 on, are below it
+// where their place is below the extent.
+struct Limit {
+  int extent = 0;
+  int64_t least = 0, most = 0;  // what it may be
+  ir::Var position;
+  ir::Expr place;  // over it
+};
+Limit ExtentItself(int extent, int64_t least, int64_t most);
+ir::Expr PlaceOf(const Limit& limit, const ir::Expr& position);
+std::string Text(const Limit& limit);
 
 // What is known of a function's parameter.
 struct OperandFacts {
   std::vector<Behind> behind;
   bool constant = false;
-  bool counts = false;           // its elements, in the order of memory, are 0, 1, 2, ...
+  int64_t counts = 0;  // its elements, in the order of memory, are 0 up to this, again and again; 0: they are not
   std::optional<double> number;  // it is this one, without dimensions
-  int extent = -1;               // it is this extent, an i64; -1: it is none
+  std::optional<Limit> limit;    // it is this one, of one element
 };
 
 std::vector<ir::Var> IndexOf(size_t rank);           // variables for Behind::index
@@ -51,6 +68,7 @@ class BehindFacts {
   // number less something as the lowest: where that is infinite, the result is no number anyway.
   BehindFacts(const ir::Func& scheduled, const std::vector<OperandFacts>& operands);
   std::vector<Behind> Of(const ir::Buffer& buffer) const;
+  std::optional<Limit> LimitOf(const ir::Buffer& buffer) const;
 
   // An element, by its place, is behind an extent.
   struct Place {
@@ -72,12 +90,15 @@ class BehindFacts {
   struct Known {
     std::vector<Behind> behind;
     OperandFacts operand;
+    std::optional<Limit> limit;
     int writers = 0, seen = 0;  // blocks that write it: in all, and before the one that is being followed
   };
 
   const Known* Find(const ir::Buffer& buffer) const;
   void Follow(const ir::StmtNode& block);
   std::vector<Behind> OfBlock(const ir::StmtNode& block) const;
+  std::optional<int64_t> NumberOf(const ir::Expr& e) const;  // a whole number that is known
+  std::optional<Limit> LimitAs(const ir::Expr& e) const;
   std::vector<Place> PlacesIn(const ir::Expr& value, const ir::Simplifier& ranges) const;
 
   // An expression of a block, for elements behind a place.

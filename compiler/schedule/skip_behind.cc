@@ -13,49 +13,90 @@ using namespace nest;  // NOLINT: this file is about nests
 using ir::ExprKind;
 using ir::ForKind;
 
-// The least that `e`, which is not negative, may be while the loops `inner` run: an expression over the others.
+constexpr int64_t kFar = int64_t{1} << 40;  // further than any place, and no overflow when it is multiplied
+
+// The least that a place may be while the loops `inner` run: an expression over the others.
 Expr LeastOf(const Expr& e, const ir::Simplifier& ranges, const VarSet& inner) {
   if (!UsesAny(e, inner)) return e;
   if (std::optional<Range> range = RangeOf(e, ranges, inner)) return range->min;
   const auto least = [&](size_t i) { return LeastOf(e->args[i], ranges, inner); };
   const auto positive = [&](size_t i) { return ir::AsInt(e->args[i]).value_or(0) > 0; };
-  switch (e->kind) {
-    case ExprKind::kAdd:
-      return least(0) + least(1);
-    case ExprKind::kMul:
-      if (positive(1)) return least(0) * e->args[1];
-      return positive(0) ? e->args[0] * least(1) : Expr(0);
-    case ExprKind::kDiv:
-      return positive(1) ? least(0) / e->args[1] : Expr(0);
-    default:
-      return Expr(0);
+  if (e->kind == ExprKind::kAdd) return least(0) + least(1);
+  if (e->kind == ExprKind::kSub && !UsesAny(e->args[1], inner)) return least(0) - e->args[1];
+  if (e->kind == ExprKind::kMul && positive(1)) return least(0) * e->args[1];
+  if (e->kind == ExprKind::kMul && positive(0)) return e->args[0] * least(1);
+  if (e->kind == ExprKind::kDiv && positive(1)) return least(0) / e->args[1];
+  if (e->kind == ExprKind::kMod && positive(1)) {
+    // Where it does not begin again meanwhile, what it begins with.
+    const std::optional<Range> range = RangeOf(e->args[0], ranges, inner);
+    const int64_t most = *ir::AsInt(e->args[1]) - (range ? range->extent : 0);
+    if (!range || most < 0) return Expr(0);
+    const Expr first = ranges.Simplify(range->min % e->args[1]);
+    return ir::Select(first <= Expr(most), first, Expr(0));
   }
+  const std::optional<ir::Interval> bounds = ranges.Bounds(e);
+  return Expr(bounds ? bounds->min : -kFar);
 }
 
-// A variable by an index: what it is over `at`, which stands for the index. Empty: the index does not tell it.
+// What an index tells of one of its terms, over `at`, which stands for the index.
+struct Told {
+  Expr value;
+  bool exact;  // else it is the least that the term may be
+};
+std::optional<Told> ToldOf(const ir::Sum& index, const ir::Term& term, const Var& at, const ir::Simplifier& ranges) {
+  const std::optional<ir::Interval> own = ranges.Bounds(term.atom);
+  const int64_t step = term.coefficient;
+  if (step <= 0 || !own || own->max > kFar / step) return std::nullopt;
+  const int64_t span = step * (own->max + 1);
+  Expr rest(index.constant), less(index.constant);  // less: without what is whole spans
+  bool has_spans = false;
+  for (const ir::Term& t : index.terms) {
+    if (&t == &term) continue;
+    rest = rest + t.atom * Expr(t.coefficient);
+    const bool is_span = own->min >= 0 && t.coefficient > 0 && t.coefficient % span == 0;
+    if (!is_span) less = less + t.atom * Expr(t.coefficient);
+    has_spans |= is_span;
+  }
+  const std::optional<ir::Interval> inner = ranges.Bounds(less), all = ranges.Bounds(rest);
+  if (inner && inner->min >= 0 && inner->max < step) {
+    const Expr whole = Expr(at) / Expr(step);
+    return Told{has_spans ? whole % Expr(own->max + 1) : whole, true};
+  }
+  if (!all || std::abs(all->max) > kFar) return std::nullopt;
+  // (at - the rest) / step, rounded up; what is divided is not negative.
+  const int64_t more = step - 1 - all->max, wholes = std::max<int64_t>(0, (step - 1 - more) / step);
+  return Told{(Expr(at) + Expr(more + wholes * step)) / Expr(step) - Expr(wholes), false};
+}
+
+// A variable by an index: what it is over `at`, which stands for the index, or the least that it may be. Empty: the
+// index does not tell it.
 Expr VariableBy(const Var& var, const std::vector<Expr>& index, const std::vector<Var>& at,
-                const ir::Simplifier& ranges) {
+                const ir::Simplifier& ranges, bool exact) {
   const auto divides = [&](const Expr& e, ExprKind kind) {
     const bool of_var = e->kind == kind && e->args[0]->kind == ExprKind::kVar && e->args[0]->var == var;
     return of_var ? ir::AsInt(e->args[1]).value_or(0) : 0;
   };
   for (size_t i = 0; i < index.size(); ++i) {
-    // Its multiple, and less than one of it.
-    if (const std::optional<ir::Linear> linear = ir::AsLinear(index[i], {var}); linear && linear->coefficients[0] > 0) {
-      const std::optional<ir::Interval> rest = ranges.Bounds(linear->rest);
-      if (rest && rest->min >= 0 && rest->max < linear->coefficients[0])
-        return Expr(at[i]) / Expr(linear->coefficients[0]);
-    }
-    const int64_t divisor = divides(index[i], ExprKind::kDiv);
-    if (divisor <= 0) continue;
-    for (size_t j = 0; j < index.size(); ++j) {
-      if (divides(index[j], ExprKind::kMod) == divisor) return Expr(at[i]) * Expr(divisor) + Expr(at[j]);
+    const ir::Sum sum = ir::Flatten(index[i]);
+    for (const ir::Term& term : sum.terms) {
+      const bool is_var = term.atom->kind == ExprKind::kVar && term.atom->var == var;
+      const int64_t divisor = is_var ? 1 : divides(term.atom, ExprKind::kDiv);
+      if (divisor <= 0) continue;
+      const std::optional<Told> told = ToldOf(sum, term, at[i], ranges);
+      if (!told || (exact && !told->exact)) continue;
+      if (is_var) return told->value;
+      const Expr parts = told->value * Expr(divisor);
+      for (size_t j = 0; j < index.size(); ++j) {
+        if (divides(index[j], ExprKind::kMod) == divisor) return parts + Expr(at[j]);
+      }
+      if (!exact) return parts;
     }
   }
   return {};
 }
 
-// A place over iterators as one over the index `at` of what is read there. Empty: the index does not tell it.
+// A place over iterators as one over the index `at` of what is read there, the least where several read it. Empty: the
+// index does not tell it.
 Expr PlaceBy(const Expr& place, const std::vector<Expr>& index, const std::vector<Var>& at,
              const ir::Simplifier& ranges) {
   VarSet left;
@@ -64,7 +105,10 @@ Expr PlaceBy(const Expr& place, const std::vector<Expr>& index, const std::vecto
   bool known = true;
   ir::Visit(place, [&](const Expr& e) {
     if (e->kind != ExprKind::kVar || !left.erase(e->var.get())) return;
-    const Expr by = VariableBy(e->var, index, at, ranges);
+    Expr by = VariableBy(e->var, index, at, ranges, true);
+    const bool has_least = !by && GrowsWith(place, e->var);
+    if (has_least) by = VariableBy(e->var, index, at, ranges, false);
+    if (has_least && !by) by = Expr(0);  // iterators begin there
     if (by) told.push_back({e->var, by});
     known = known && by;
   });
@@ -83,12 +127,20 @@ class Skipper {
     BindLoopsIn(f.body, loops_);
   }
 
+  std::vector<std::optional<Behind>> UnreadOperands() {
+    std::vector<std::optional<Behind>> unread;
+    for (size_t i = 0; i + 1 < func_.params.size(); ++i) unread.push_back(UnreadOf(func_.params[i]));
+    return unread;
+  }
+
   std::optional<ir::Func> Run() {
     // What reads the output would have to know where it is not written.
     if (!ReadersOf(func_.body, func_.params.back()).empty()) return std::nullopt;
     ir::Func result = func_;
-    result.body = Skip(func_.body);
-    if (!skips_) return std::nullopt;
+    // All of it, perhaps, as a step of a sequence that has ended.
+    const Expr least = LeastPlace(func_.body, [](const Expr& place) { return ir::AsInt(place).value_or(0) > 0; });
+    result.body = least ? ir::If(least < Extent(), func_.body) : Skip(func_.body);
+    if (!least && !skips_) return std::nullopt;
     result.params.insert(result.params.end() - 1, parameter_);
     return result;
   }
@@ -110,18 +162,21 @@ class Skipper {
       if (reads.empty()) continue;
       const ir::Simplifier ranges = RangesOf(*block);
       const Expr all = UnreadPlace(*block);
-      std::vector<Expr> places(reads.size(), all);
-      if (!all) places = Guards(*block, reads, ranges);
+      std::vector<Expr> places = Guards(*block, reads, ranges);
       for (size_t i = 0; i < reads.size(); ++i) {
+        if (all && (!places[i] || ranges.CanProve(places[i] <= all))) places[i] = all;
         if (!places[i]) return std::nullopt;
         std::vector<Expr> index;
         for (const Expr& e : reads[i]->args) index.push_back(ranges.Simplify(e));
-        const Expr place = PlaceBy(places[i], index, result.index, ranges);
-        if (!place || (result.place && !ir::StructurallyEqual(place, result.place))) return std::nullopt;
-        result.place = place;
+        Behind here = result;
+        here.place = PlaceBy(places[i], index, result.index, ranges);
+        const std::optional<Behind> both = here.place && result.place ? BehindBoth(result, here) : here;
+        if (!both || !both->place) return std::nullopt;
+        result = *both;
       }
     }
-    return result.place ? std::optional(result) : std::nullopt;
+    const bool says = result.place && ir::AsInt(result.place).value_or(1) > 0;  // no extent is less than 1
+    return says ? std::optional(result) : std::nullopt;
   }
 
   // For each of a block's loads: a place of it behind which a choice in its value does not take what is loaded. Empty:
@@ -202,7 +257,7 @@ class Skipper {
       if (!least || loops_.CanProve(here <= least)) {
         least = here;
       } else if (!loops_.CanProve(least <= here)) {
-        return {};
+        least = ir::Min(least, here);
       }
     }
     return least;
@@ -243,7 +298,7 @@ class Skipper {
       const Expr least =
           s->kind == StmtKind::kFor ? LeastPlace(s, [](const Expr& place) { return !ir::AsInt(place); }) : Expr();
       parts.push_back(least ? ir::If(least < Extent(), s) : s);
-      all = all && least;
+      all = all && (least || BlocksIn(s).empty());  // what is fetched ahead goes with the others
       any = any || least;
     }
     if (all || !any) return nullptr;
@@ -269,6 +324,11 @@ class Skipper {
 std::optional<ir::Func> SkipBehind(const ir::Func& scheduled, const std::vector<OperandFacts>& operands,
                                    const std::vector<Behind>& output, int extent) {
   return Skipper(scheduled, operands, output, extent).Run();
+}
+
+std::vector<std::optional<Behind>> UnreadOperands(const ir::Func& f, const std::vector<OperandFacts>& operands,
+                                                  const std::vector<Behind>& output, int extent) {
+  return Skipper(f, operands, output, extent).UnreadOperands();
 }
 
 }  // namespace temper

@@ -15,4 +15,8 @@ namespace temper {
 std::optional<ir::Func> SkipBehind(const ir::Func& scheduled, const std::vector<OperandFacts>& operands,
                                    const std::vector<Behind>& output, int extent);
 
+// Of each operand what none reads of the iterations that SkipBehind leaves out; nullopt: all may be read.
+std::vector<std::optional<Behind>> UnreadOperands(const ir::Func& f, const std::vector<OperandFacts>& operands,
+                                                  const std::vector<Behind>& output, int extent);
+
 }  // namespace temper

@@ -33,9 +33,9 @@ class BehindTest : public ::testing::Test {
   std::vector<std::string> Known(ValueId v) {
     b.Output(v);
     EXPECT_TRUE(Optimize(b.g, Target{}).ok());
-    const std::vector<std::vector<Behind>> behind = BehindOf(b.g);
+    const GraphBehind behind = BehindOf(b.g);
     std::vector<std::string> texts;
-    for (const Behind& fact : behind[static_cast<size_t>(b.g.outputs[0])]) texts.push_back(Text(fact));
+    for (const Behind& fact : behind.of[static_cast<size_t>(b.g.outputs[0])]) texts.push_back(Text(fact));
     return texts;
   }
 
@@ -68,6 +68,82 @@ TEST_F(BehindTest, SharesOfWhatIsNotSeenAreZero) {
 TEST_F(BehindTest, AnExtentThatMayBeZeroSaysNothing) {
   b.g.input_extents[0].least = 0;
   EXPECT_THAT(Known(b.Call("where", {b.Reshape(Inside(), {kMost, 1}), b.Call("relu", {x}), b.Scalar(0)})), IsEmpty());
+}
+
+// --- what nobody reads
+
+class UnreadTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kMost = 16;
+  UnreadTest() : x(b.Input({1, 4, kMost, 8})), extent(b.Input({}, DType::kI64)) {
+    b.g.input_extents = {{0, 2, 1, 2}};
+    b.g.hidden_inputs = 1;
+  }
+  ValueId Number(double n) { return b.Constant(testing::Numbers(DType::kI64, {}, {n})); }
+  ValueId Filled(ValueId v, ValueId end) {
+    const int64_t most = b.g.values[static_cast<size_t>(v)].type.shape[2];
+    NDArray positions(DType::kI64, {most});
+    for (int64_t i = 0; i < most; ++i) positions.Set(i, static_cast<double>(i));
+    const ValueId inside = b.Reshape(b.Call("less", {b.Constant(std::move(positions)), end}), {most, 1});
+    return b.Call("where", {inside, v, b.Scalar(0)});
+  }
+  ValueId Conv(ValueId v, int64_t stride, int64_t kernel = 3) {
+    const int64_t pad = kernel / 2;
+    Attrs attrs = Builder::Ints("strides", {stride, stride});
+    attrs.Set("pads", std::vector<int64_t>{pad, pad, pad, pad});
+    return b.Call("conv2d", {v, b.Random({4, 4, kernel, kernel})}, std::move(attrs));
+  }
+  // Of what the first convolution makes, in the optimised graph of which `v` and its end are the outputs.
+  std::vector<std::string> OfFirstConv(ValueId v, ValueId end) {
+    b.Output(v);
+    b.Output(b.Call("identity", {end}));
+    const auto outputs = static_cast<int>(b.g.outputs.size());
+    b.g.extents = {{outputs - 2, 2, outputs - 1}};
+    b.g.hidden = 1;
+    EXPECT_TRUE(Optimize(b.g, Target{}).ok());
+    const GraphBehind behind = BehindOf(b.g);
+    for (const Group& group : b.g.groups) {
+      const Extracted kernel = *Extract(b.g, group);
+      const bool convolves = kernel.workload.calls[static_cast<size_t>(kernel.workload.anchor)].op == "conv2d";
+      if (!convolves) continue;
+      std::vector<std::string> texts;
+      for (const Behind& fact : behind.of[static_cast<size_t>(kernel.output)]) {
+        if (fact.kind == Behind::kUnread) texts.push_back(Text(fact));
+      }
+      return texts;
+    }
+    return {"there is none"};
+  }
+
+  Builder b;
+  ValueId x, extent;
+};
+
+TEST_F(UnreadTest, AnOutputIsReadToItsEnd) {
+  EXPECT_THAT(OfFirstConv(Conv(Filled(x, extent), 1), extent), IsEmpty()) << "it has several lines, which lie apart";
+}
+
+TEST_F(UnreadTest, LinesThatAreMadeDenseAreReadToTheirEnd) {
+  const ValueId lines = b.Reshape(Conv(Filled(x, extent), 1), {4, kMost, 8});
+  const ValueId dense = b.Call("compact", {lines, extent}, Builder::Int("axis", 1));
+  EXPECT_THAT(OfFirstConv(b.Reshape(dense, {1, 4, kMost, 8}), extent), ElementsAre("0:0:0:d1"));
+}
+
+// Windows that stop at every other place, of which kernels make up to four neighbours together.
+TEST_F(UnreadTest, AValueIsReadAsFarAsTheLastWindowSees) {
+  const ValueId v = Conv(Filled(x, extent), 1);
+  const ValueId end = b.Call("div", {b.Call("add", {extent, Number(1)}), Number(2)});
+  const ValueId lines = b.Reshape(Conv(Filled(v, extent), 2), {4, kMost / 2, 4});
+  const ValueId dense = b.Call("compact", {lines, end}, Builder::Int("axis", 1));
+  EXPECT_THAT(OfFirstConv(b.Reshape(dense, {1, 4, kMost / 2, 4}), end), ElementsAre("0:0:0:(d1 - 3)/2*2"));
+}
+
+TEST_F(UnreadTest, WhatIsSummedUpIsRead) {
+  const ValueId v = Conv(Filled(x, extent), 1);
+  b.Output(b.Call("reduce_sum", {v}, Builder::Ints("axes", {2, 3})));
+  const ValueId lines = b.Reshape(v, {4, kMost, 8});
+  const ValueId dense = b.Call("compact", {lines, extent}, Builder::Int("axis", 1));
+  EXPECT_THAT(OfFirstConv(b.Reshape(dense, {1, 4, kMost, 8}), extent), IsEmpty());
 }
 
 // Expressions share their nodes: a value that is read twice, again and again, is looked at once.

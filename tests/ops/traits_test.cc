@@ -289,6 +289,39 @@ TEST(Traits, StepsAreWholeWhereAChangeIsSmall) {
   }
 }
 
+// --- counted ---
+
+// Whatever lies behind the number along the axis, the result is the same; and it is another one where that is moved.
+TEST(Traits, WhatIsCountedIsNotReadBehindTheNumber) {
+  int seen = 0;
+  for (const OpDef& op : AllOps()) {
+    if (!op.counted) continue;
+    for (const Sample& sample : SamplesOf(op)) {
+      Case c = sample.c;
+      const Shape& shape = c.inputs[0].shape();
+      const auto axis = static_cast<size_t>((c.attrs.Int("axis", 0) + std::ssize(shape)) % std::ssize(shape));
+      const int64_t slice = NumElements(std::span(shape).subspan(axis + 1)), most = shape[axis];
+      const auto count = static_cast<int64_t>(c.inputs[1].At(0));
+      for (const bool behind : {true, false}) {
+        Case changed = c;
+        changed.inputs[0] = c.inputs[0].Clone();
+        bool any = false;
+        for (int64_t i = 0; i < c.inputs[0].size(); ++i) {
+          if ((i / slice % most >= count) != behind) continue;
+          changed.inputs[0].Set(i, c.inputs[0].At(i) + 1);
+          any = true;
+        }
+        const absl::StatusOr<Sample> result = RunCase(op, std::move(changed));
+        ASSERT_TRUE(result.ok()) << result.status();
+        const bool same = ValuesOf(result->result) == ValuesOf(sample.result);
+        EXPECT_EQ(same, behind || !any) << op.name;
+        seen += any ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(seen, 1);
+}
+
 // --- exact ---
 
 // Numbers of which no two have a sum or a product that needs no rounding.

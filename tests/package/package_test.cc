@@ -278,14 +278,66 @@ TEST_F(PackageTest, TellsExtentsThatTheRunDecides) {
   }
 }
 
-// Rows that a run does not have are not computed, and what stale memory has in their place goes into no result.
+// The first `count` along an axis.
+NDArray FirstAlong(const NDArray& a, size_t axis, int64_t count) {
+  Shape shape = a.shape();
+  const int64_t slice = NumElements(std::span(shape).subspan(axis + 1));
+  const int64_t most = std::exchange(shape[axis], count) * slice;
+  NDArray first(a.dtype(), shape);
+  for (int64_t i = 0; i < first.size(); ++i) first.Set(i, a.At(i / (count * slice) * most + i % (count * slice)));
+  return first;
+}
+
+// A graph of one input, f32 with a range along an axis, whose extent is its hidden input and says where its only result
+// ends: what each of the lengths has is what the reference has, whatever a run of the largest has left in memory.
+void ExpectNothingOfStaleMemory(Graph g, size_t axis, const std::vector<int64_t>& lengths, const std::string& dir) {
+  g.extents = {{0, static_cast<int64_t>(axis), 1}};
+  g.hidden = 1;
+  g.input_extents = {{0, static_cast<int64_t>(axis), 1, 1}};
+  g.hidden_inputs = 1;
+  const Graph given = g;
+  const Shape most = g.values[static_cast<size_t>(g.inputs[0])].type.shape;
+  ASSERT_TRUE(Optimize(g, Target{}).ok());
+  for (const char* name : {"host", "llvm:haswell", "interpreter"}) {
+    Target target = *ParseTarget(name);
+    const bool compiled = target.generator == "llvm";
+    if (compiled && !CheckRunsHere(target).ok()) continue;
+    if (target.cpu() != nullptr) target.cpu()->threads = compiled ? 2 : 1;
+    ASSERT_TRUE(WritePackage(g, target, ChooseDefault, dir).ok());
+    const absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir, compiled ? 2 : 1);
+    ASSERT_TRUE(package.ok()) << package.status();
+    const bool told = FileText(dir + "/manifest.json").find("\"told_extent\": true") != std::string::npos;
+    EXPECT_EQ(told, compiled) << name;
+    NDArray poison(DType::kF32, most);
+    for (int64_t i = 0; i < poison.size(); ++i) poison.Set(i, std::numeric_limits<double>::quiet_NaN());
+    for (const int64_t length : lengths) {
+      ASSERT_TRUE((*package)->RunShaped({poison}).ok());
+      Rng rng(static_cast<uint64_t>(length));
+      const NDArray whole = testing::RandomArray(rng, most);
+      const auto want =
+          RunReference(given, std::vector<NDArray>{whole, testing::Numbers(DType::kI64, {}, {double(length)})});
+      const auto got = (*package)->RunShaped({FirstAlong(whole, axis, length)});
+      ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+      const NDArray& result = (*got)[0];
+      ASSERT_EQ(result.shape()[axis], static_cast<int64_t>((*want)[1].At(0)));
+      for (int64_t i = 0; i < result.size(); ++i)
+        ASSERT_NEAR(result.At(i), (*want)[0].At(i), 1e-4) << name << " of " << length << " at " << i;
+    }
+  }
+}
+
+NDArray Counting(int64_t count) {
+  NDArray positions(DType::kI64, {count});
+  for (int64_t i = 0; i < count; ++i) positions.Set(i, static_cast<double>(i));
+  return positions;
+}
+
+// Rows that a run does not have are not computed.
 TEST_F(PackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
   constexpr int64_t kMost = 45, kWidth = 24;
   Builder b;
   const ValueId x = b.Input({kMost, kWidth}), extent = b.Input({}, DType::kI64);
-  NDArray positions(DType::kI64, {kMost});
-  for (int64_t i = 0; i < kMost; ++i) positions.Set(i, static_cast<double>(i));
-  const ValueId inside = b.Call("less", {b.Constant(std::move(positions)), extent});
+  const ValueId inside = b.Call("less", {b.Constant(Counting(kMost)), extent});
   const ValueId hidden = b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, 3 * kWidth})})});
   const ValueId rows = b.Call("tanh", {b.Call("matmul", {hidden, b.Random({3 * kWidth, kWidth})})});
   const ValueId scores = b.Call("matmul", {rows, b.Transpose(x, {1, 0})});
@@ -295,37 +347,41 @@ TEST_F(PackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
   const ValueId attended = b.Call("matmul", {b.Call("softmax", {seen}, Builder::Int("axis", 1)), values});
   b.Output(b.Call("add", {attended, rows}));
   b.Output(b.Call("identity", {extent}));
-  b.g.extents = {{0, 0, 1}};
-  b.g.hidden = 1;
-  b.g.input_extents = {{0, 0, 1, 1}};
-  b.g.hidden_inputs = 1;
-  const Graph given = b.g;
-  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
-  for (const char* name : {"host", "llvm:haswell", "interpreter"}) {
-    Target target = *ParseTarget(name);
-    const bool compiled = target.generator == "llvm";
-    if (compiled && !CheckRunsHere(target).ok()) continue;
-    if (target.cpu() != nullptr) target.cpu()->threads = compiled ? 2 : 1;
-    ASSERT_TRUE(WritePackage(b.g, target, ChooseDefault, dir_).ok());
-    const absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_, compiled ? 2 : 1);
-    ASSERT_TRUE(package.ok()) << package.status();
-    const bool told = FileText(dir_ + "/manifest.json").find("\"told_extent\": true") != std::string::npos;
-    EXPECT_EQ(told, compiled) << name;
-    NDArray poison(DType::kF32, {kMost, kWidth});
-    for (int64_t i = 0; i < poison.size(); ++i) poison.Set(i, std::numeric_limits<double>::quiet_NaN());
-    for (const int64_t length : {kMost, kMost - 1, int64_t{17}, int64_t{1}}) {
-      ASSERT_TRUE((*package)->RunShaped({poison}).ok());
-      Rng rng(static_cast<uint64_t>(length));
-      NDArray whole = testing::RandomArray(rng, {kMost, kWidth}), in(DType::kF32, {length, kWidth});
-      std::memcpy(in.MutableData(), whole.data(), static_cast<size_t>(in.bytes()));
-      const auto want =
-          RunReference(given, std::vector<NDArray>{whole, testing::Numbers(DType::kI64, {}, {double(length)})});
-      const auto got = (*package)->RunShaped({in});
-      ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
-      ASSERT_EQ((*got)[0].shape(), (Shape{length, kWidth}));
-      for (int64_t i = 0; i < (*got)[0].size(); ++i)
-        ASSERT_NEAR((*got)[0].At(i), (*want)[0].At(i), 1e-4) << name << " of " << length << " at " << i;
-    }
+  ExpectNothingOfStaleMemory(b.g, 0, {kMost, kMost - 1, 17, 1}, dir_);
+}
+
+// Images that end within their rows or columns, behind what is read of them there, with channels enough for Winograd's
+// algorithm, which makes neighbours together.
+TEST_F(PackageTest, ConvolutionsLeaveOutWhatAnImageDoesNotHave) {
+  constexpr int64_t kMost = 30, kOther = 14, kChannels = 32;
+  for (const size_t axis : {size_t{2}, size_t{3}}) {
+    Builder b;
+    Shape shape = {1, kChannels, kOther, kOther}, along = {kMost, 1};
+    shape[axis] = kMost;
+    if (axis == 3) along = {kMost};
+    const ValueId x = b.Input(shape), extent = b.Input({}, DType::kI64);
+    const auto filled = [&](ValueId v, ValueId end, int64_t most) {
+      along[0] = most;
+      const ValueId inside = b.Reshape(b.Call("less", {b.Constant(Counting(most)), end}), along);
+      return b.Call("where", {inside, v, b.Scalar(0)});
+    };
+    const auto filter = [&] { return b.Random({kChannels, kChannels, 3, 3}, -0.1, 0.1); };
+    ValueId v = b.Call("relu", {b.Conv(filled(x, extent, kMost), filter(), 1)});
+    const ValueId beside = b.Call("add", {v, b.Conv(filled(v, extent, kMost), filter(), 1)});
+    Attrs strided = Builder::Ints("strides", {2, 2});
+    strided.Set("pads", std::vector<int64_t>{1, 1, 1, 1});
+    v = b.Call("conv2d", {filled(beside, extent, kMost), filter()}, std::move(strided));
+    // How often a window of stride 2 stops.
+    ValueId end = b.Call("add", {extent, b.Constant(testing::Numbers(DType::kI64, {}, {1}))});
+    end = b.Call("div", {end, b.Constant(testing::Numbers(DType::kI64, {}, {2}))});
+    v = b.Call("relu", {b.Conv(filled(v, end, kMost / 2), filter(), 1)});
+    const int64_t lines = axis == 2 ? kChannels : kChannels * kOther / 2, slice = axis == 2 ? kOther / 2 : 1;
+    v = b.Call("compact", {b.Reshape(v, {lines, kMost / 2, slice}), end}, Builder::Int("axis", 1));
+    shape = {1, kChannels, kOther / 2, kOther / 2};
+    shape[axis] = kMost / 2;
+    b.Output(b.Reshape(v, shape));
+    b.Output(b.Call("identity", {end}));
+    ExpectNothingOfStaleMemory(b.g, axis, {kMost, kMost - 1, 13, 6, 1}, dir_);
   }
 }
 

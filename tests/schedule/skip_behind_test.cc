@@ -196,6 +196,75 @@ TEST(SkipBehindTest, WhatAMaskDoesNotTakeIsNotComputed) {
   }
 }
 
+// A step of a sequence that has ended: nothing of it.
+TEST(SkipBehindTest, AFunctionAllOfWhichLiesBehindDoesNothing) {
+  const ir::Func program = Matmul(4, kColumns, kSteps);
+  const std::vector<OperandFacts> facts(2);
+  Behind step = Along(Behind::kUnread, program.params.back(), 0);
+  step.place = Expr(7);
+  const Skipped f = Skip(program, facts, {step});
+  for (int64_t extent : {1, 7})
+    EXPECT_EQ(Untouched(RunTold(f.with, facts, extent)), 4 * kColumns) << extent << "\n" << ir::Text(f.with);
+  EXPECT_EQ(RunTold(f.with, facts, 8), RunTold(f.without, facts, 8));
+}
+
+// Lines of rows of which each ends behind the extent, in tiles that go from one line to the next.
+TEST(SkipBehindTest, TilesAreLeftOutInEachLine) {
+  constexpr int64_t kLines = 3, kInLine = 16, kTile = 4;
+  const ir::Func program = PackedMatmul(kLines * kInLine, kColumns, kSteps, kPanel);
+  std::vector<OperandFacts> facts(3);
+  facts[1].constant = facts[2].constant = true;
+  Behind output = Along(Behind::kUnread, program.params.back(), 0);
+  output.place = Expr(output.index[0]) % Expr(kInLine);
+  Schedule s(program);
+  ScheduleTiles(s, kTile, kPanel, 8);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  const Skipped f = Skip(s.func(), facts, {output});
+  for (int64_t extent : {int64_t{1}, kTile, kTile + 1, kInLine}) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    for (int64_t row = 0; row < kLines * kInLine; ++row) {
+      const auto at = static_cast<std::ptrdiff_t>(row * kColumns);
+      const bool same = std::equal(got.begin() + at, got.begin() + at + kColumns, want.begin() + at);
+      EXPECT_EQ(same, row % kInLine < (extent + kTile - 1) / kTile * kTile) << row << " of " << extent;
+    }
+  }
+}
+
+// --- what is not read of operands
+
+// out[i] = the sum of `taps` elements of x from stride * i - pad on
+std::string UnreadOfWindow(int64_t stride, int64_t pad, int64_t taps) {
+  ir::ProgramBuilder b("window");
+  const ir::Buffer x = b.Input("x", DType::kF32, {32});
+  b.MarkOutput(b.Reduce("out", DType::kF32, {32 / stride}, {taps}, ir::Combiner::kSum,
+                        [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                          const Expr at = i[0] * Expr(stride) + k[0] - Expr(pad);
+                          const Expr inside = ir::And(Expr(0) <= at, at < Expr(32));
+                          return ir::Select(inside, ir::Load(x, {at}), ir::Float(0));
+                        }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  EXPECT_TRUE(program.ok()) << program.status();
+  const auto unread =
+      UnreadOperands(*program, std::vector<OperandFacts>(1), {Along(Behind::kUnread, program->params[1], 0)}, 0);
+  return unread[0] ? Text(*unread[0]) : "";
+}
+
+TEST(UnreadOperandsTest, WindowsReadAsFarAsTheLastOfThemGoes) {
+  // At each place that is said to be unread there is no window of an element before any end.
+  for (int64_t stride : {1, 2, 3}) {
+    for (int64_t taps : {1, 2, 3, 5}) {
+      for (int64_t pad = 0; pad < taps; ++pad) {
+        ASSERT_NE(UnreadOfWindow(stride, pad, taps), "") << stride << " " << taps << " " << pad;
+      }
+    }
+  }
+  EXPECT_EQ(UnreadOfWindow(1, 0, 1), "0:0:0:d0");
+  EXPECT_EQ(UnreadOfWindow(1, 1, 3), "0:0:0:d0 - 1");
+  EXPECT_EQ(UnreadOfWindow(2, 1, 3), "0:0:0:d0/2");
+  EXPECT_EQ(UnreadOfWindow(2, 0, 2), "0:0:0:d0/2");
+  EXPECT_EQ(UnreadOfWindow(2, 2, 5), "0:0:0:(d0 + 1)/2 - 1");
+}
+
 TEST(SkipBehindTest, NothingIsLeftOutThatSomebodyReads) {
   const ir::Func program = Matmul(4, kColumns, kRows);
   std::vector<OperandFacts> facts(2);
@@ -262,8 +331,8 @@ TEST(BehindFactsTest, WhatIsMadeOfUnreadElementsAndConstantsIsUnread) {
 TEST(BehindFactsTest, AChoiceByTheExtentHasTheOtherValueBehindIt) {
   const ir::Buffer x = ir::MakeBuffer("x", DType::kF32, {6}), counts = ir::MakeBuffer("c", DType::kI64, {6}),
                    extent = ir::MakeBuffer("n", DType::kI64, {});
-  const OperandFacts unread{.behind = {Along(Behind::kUnread, x, 0)}}, numbers{.constant = true, .counts = true},
-      told{.extent = 0}, other{.constant = true};
+  const OperandFacts unread{.behind = {Along(Behind::kUnread, x, 0)}}, numbers{.constant = true, .counts = 6},
+      told{.limit = ExtentItself(0, 1, 6)}, other{.constant = true};
   const auto choice = [&](double otherwise) {
     return [&, otherwise](const std::vector<Expr>& i) {
       return ir::Select(ir::Load(counts, i) < ir::Load(extent, {}), ir::Load(x, i), ir::Float(otherwise));
@@ -277,6 +346,21 @@ TEST(BehindFactsTest, AChoiceByTheExtentHasTheOtherValueBehindIt) {
   EXPECT_EQ(KnownOf(Elementwise({x, counts, extent}, {6}, choice(0)), {unread, other, told}), Texts{});
   // So does a number that is made of the extent.
   EXPECT_EQ(KnownOf(Elementwise({x, counts, extent}, {6}, choice(0)), {unread, numbers, OperandFacts{}}), Texts{});
+  // Numbers that grow with the extent: positions are below them where others are below the extent.
+  const auto below = [&](const Expr& end) {
+    return KnownOf(Elementwise({x, counts, extent}, {6},
+                               [&](const std::vector<Expr>& i) {
+                                 return ir::Select(ir::Load(counts, i) < end, ir::Load(x, i), ir::Float(0));
+                               }),
+                   {unread, numbers, told});
+  };
+  const Expr n = ir::Load(extent, {});
+  EXPECT_EQ(below(n + Expr(2)), (Texts{"1:0:0:d0 - 2"}));
+  EXPECT_EQ(below(n * Expr(3)), (Texts{"1:0:0:d0/3"}));
+  EXPECT_EQ(below((n + Expr(1)) / Expr(2)), (Texts{"1:0:0:d0*2"}));
+  EXPECT_EQ(below(ir::Max(n - Expr(1), Expr(0))), (Texts{"1:0:0:d0 + 1"}));
+  EXPECT_EQ(below(ir::Max(n - Expr(1), Expr(1))), Texts{}) << "it does not grow all the way";
+  EXPECT_EQ(below((n - Expr(4)) / Expr(2)), Texts{}) << "it may be negative";
   // A power of the lowest is zero.
   const OperandFacts low{.behind = {Along(Behind::kValue, x, 0)}};
   OperandFacts lows = low;

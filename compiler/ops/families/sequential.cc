@@ -266,6 +266,7 @@ std::vector<OpDef> SequentialOps() {
                ComputeScatterReduce, FlopsOfUpdates};
   OpDef compact{"compact", OpPattern::kSequential, 2, 2, InferCompact, ComputeCompact, NoFlops, OpTypes::kMoves};
   compact.numbers = {Numbers::kAny, Numbers::kPlace};
+  compact.counted = true;
   scatter.numbers = reduce.numbers = {Numbers::kAny, Numbers::kPlace, Numbers::kAny};
   return {top_k, cum_sum, scatter, reduce, compact};
 }

@@ -16,6 +16,7 @@ struct WinogradMatrices {
 // Largest error over largest output that is to be expected of F(4, 3) beside exact arithmetic, with inputs and weights
 // of like sizes; of F(2, 3) it is ten times less. Measured over random layers of up to 512 channels.
 inline constexpr double kWinogradErrorBound = 3e-5;
+inline constexpr int64_t kLargestWinogradTile = 4;
 WinogradMatrices MakeWinograd(int64_t m);  // m in {2, 4}
 
 // Row number `row` of matrix * values, of which `value` makes the one that column k takes. Where `row` is a loop

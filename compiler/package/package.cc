@@ -157,7 +157,7 @@ class PackageWriter {
       if (is_new) {
         BuiltKernel built;
         TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
-        if (MayHaveFewerRows(facts) && built.choice.level == "default") {
+        if (MayHaveFewerRows(extracted.workload, facts) && built.choice.level == "default") {
           TEMPER_ASSIGN_OR_RETURN(built.choice.config, WithColumnsShared(extracted.workload, built.choice.template_name,
                                                                          built.choice.config, target_));
         }
@@ -211,11 +211,14 @@ class PackageWriter {
     return facts;
   }
 
-  // Of a kernel of this CPU, which runs along the last dimension of its result.
-  bool MayHaveFewerRows(const ExtentFacts& facts) const {
-    const auto rows_end = [](const Behind& b) {
+  // Of a kernel of this CPU, which runs along the last dimension of its result. An image has many rows still.
+  bool MayHaveFewerRows(const Workload& w, const ExtentFacts& facts) const {
+    const OpDef* op = FindOp(w.calls[static_cast<size_t>(w.anchor)].op);
+    const bool of_images = op != nullptr && op->windows;
+    const auto rows_end = [&](const Behind& b) {
       const auto moves = [&](const ir::Var& var) { return ir::UsesVar(b.place, var); };
-      return b.kind == Behind::kUnread && std::ranges::any_of(b.index, moves) && !moves(b.index.back());
+      if (b.kind != Behind::kUnread || b.index.empty() || moves(b.index.back())) return false;
+      return of_images ? moves(b.index.front()) : std::ranges::any_of(b.index, moves);
     };
     return device_ == nullptr && std::ranges::any_of(facts.output, rows_end);
   }

@@ -353,7 +353,7 @@ TEST_F(PackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
 // Images that end within their rows or columns, behind what is read of them there, with channels enough for Winograd's
 // algorithm, which makes neighbours together.
 TEST_F(PackageTest, ConvolutionsLeaveOutWhatAnImageDoesNotHave) {
-  constexpr int64_t kMost = 30, kOther = 14, kChannels = 32;
+  constexpr int64_t kMost = 26, kOther = 8, kChannels = 16;
   for (const size_t axis : {size_t{2}, size_t{3}}) {
     Builder b;
     Shape shape = {1, kChannels, kOther, kOther}, along = {kMost, 1};
@@ -381,7 +381,7 @@ TEST_F(PackageTest, ConvolutionsLeaveOutWhatAnImageDoesNotHave) {
     shape[axis] = kMost / 2;
     b.Output(b.Reshape(v, shape));
     b.Output(b.Call("identity", {end}));
-    ExpectNothingOfStaleMemory(b.g, axis, {kMost, kMost - 1, 13, 6, 1}, dir_);
+    ExpectNothingOfStaleMemory(b.g, axis, {kMost, 13, 6}, dir_);
   }
 }
 

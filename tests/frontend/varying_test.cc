@@ -548,7 +548,6 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
                                                {"MatMul", "v", "eye"},
                                                {"ScatterND", "v", "column", "column"},
                                                {"CenterCropPad", "v", "seven_long"},
-                                               {"Resize", "v", "", "", "seven_long"},
                                                {"Tile", "v", "repeats"},
                                                {"Slice", "v", "back", "end"},
                                                {"Unique", "v"},

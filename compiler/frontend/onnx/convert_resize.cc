@@ -7,6 +7,7 @@
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/resize_matrix.h"
+#include "compiler/frontend/onnx/resize_run.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -154,14 +155,10 @@ bool Stays(const ResampledAxis& axis) {
   return axis.in == axis.out && axis.scale == 1 && axis.begin == 0 && axis.end == 1;
 }
 
-absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resampling& r,
-                                  const std::vector<ResampledAxis>& axes) {
-  ValueId x = n.Input(0);
+absl::StatusOr<ValueId> ResampledWhole(Context& c, const OnnxNode& n, ValueId x, const Resampling& r,
+                                       const std::vector<ResampledAxis>& axes) {
   const DType dtype = c.TypeOf(x).dtype;
   const bool between = r.mode != "nearest", rounds = between && !IsFloat(dtype);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    if (!Stays(axes[i])) TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, {static_cast<int64_t>(i)}, "Resize"));
-  }
   if (rounds && dtype != DType::kU8 && dtype != DType::kI8)
     return absl::UnimplementedError(absl::StrCat(r.mode, " takes floats and integers of 8 bits"));
   if (rounds || (between && !IsPlain(r, axes))) {
@@ -180,6 +177,32 @@ absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resamplin
   return rounds ? Rounded(c, x, dtype) : c.Cast(x, dtype);
 }
 
+// By axis, what a size is told by that only the run knows, or kNoValue; nullopt: scales are told.
+using Told = std::optional<std::vector<ValueId>>;
+
+absl::StatusOr<ValueId> Resampled(Context& c, const OnnxNode& n, const Resampling& r, std::vector<ResampledAxis> axes,
+                                  const Told& told) {
+  ValueId x = n.Input(0);
+  Varyings varyings;
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, n.proto.op_type()));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(i);
+    const ValueId size = told.has_value() ? (*told)[i] : kNoValue;
+    if (c.VaryingAlong(x, at) == nullptr && size == kNoValue) continue;
+    const auto out = told.has_value() ? std::optional(size) : std::nullopt;
+    TEMPER_ASSIGN_OR_RETURN(const RangedAxis axis, RangedAxisOf(c, x, r, axes[i], at, out));
+    if (axis.out != kNoValue) varyings.push_back({at, axis.out});
+    if (axis.by_run && r.mode != "nearest" && !IsFloat(c.TypeOf(x).dtype))
+      return absl::UnimplementedError("integers between others, along an axis whose extent only the run knows");
+    TEMPER_ASSIGN_OR_RETURN(x,
+                            axis.by_run ? ResampledByRun(c, x, r, axes[i], axis) : ReadyAlong(c, x, r, axes[i], axis));
+    if (axis.by_run) axes[i] = {axes[i].out, axes[i].out};
+  }
+  TEMPER_ASSIGN_OR_RETURN(x, ResampledWhole(c, n, x, r, axes));
+  if (!varyings.empty()) c.SetVaryings(x, std::move(varyings));
+  return x;
+}
+
 // Upsample, and Resize of opset 10: scales alone, corners at the origin.
 absl::Status Upsample(Context& c, const OnnxNode& n) {
   std::vector<double> scales;
@@ -192,7 +215,7 @@ absl::Status Upsample(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const std::vector<ResampledAxis> axes, ByScales(shape, scales));
   Resampling r{.mode = n.String("mode", "nearest"), .coordinates = "asymmetric", .nearest = "floor"};
   if (r.mode == "bilinear") r.mode = "linear";
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Resampled(c, n, r, axes));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Resampled(c, n, r, axes, std::nullopt));
   return c.Set(n, v);
 }
 
@@ -209,23 +232,27 @@ absl::Status SetRegion(Context& c, const OnnxNode& n, std::vector<ResampledAxis>
   return absl::OkStatus();
 }
 
-// Of all axes. Along one whose extent only the run knows, the size is that extent.
-absl::StatusOr<Ints> SizesOf(Context& c, const OnnxNode& n, const Shape& shape) {
+// The largest, of all axes, and what tells those that only the run knows.
+absl::StatusOr<Ints> SizesOf(Context& c, const OnnxNode& n, const Shape& shape, Told& told) {
   TEMPER_ASSIGN_OR_RETURN(const Dims dims, DimsOf(c, n.Input(3), "sizes"));
-  const Ints axes = n.Ints("axes", AxesFrom(0, std::ssize(shape)));
-  Ints others;  // that change
-  for (size_t i = 0; i < std::min(axes.size(), dims.most.size()); ++i) {
-    const int64_t axis = axes[i] < 0 ? axes[i] + std::ssize(shape) : axes[i];
-    const auto told = std::ranges::find(dims.varyings, static_cast<int64_t>(i), &Varying::axis);
-    const Varying* own = axis >= 0 && axis < std::ssize(shape) ? c.VaryingAlong(n.Input(0), axis) : nullptr;
-    if (told == dims.varyings.end()) {
-      others.push_back(axis);
-    } else if (own == nullptr || own->extent != told->extent || own->lines != 1) {
-      return absl::UnimplementedError("sizes depend on the model's inputs");
-    }
+  TEMPER_ASSIGN_OR_RETURN(const Ints sizes, Spread(dims.most, n, Ints(shape)));
+  const int64_t rank = std::ssize(shape);
+  const Ints axes = n.Ints("axes", AxesFrom(0, rank));
+  told.emplace(shape.size(), kNoValue);
+  for (int64_t i = 0; i < rank; ++i) {
+    // What is not listed stays.
+    const Varying* own = c.VaryingAlong(n.Input(0), i);
+    const bool listed = std::ranges::any_of(axes, [&](int64_t axis) { return axis == i || axis + rank == i; });
+    if (own != nullptr && !listed) (*told)[static_cast<size_t>(i)] = own->extent;
   }
-  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), others, "a resize to sizes"));
-  return Spread(dims.most, n, Ints(shape));
+  for (const Varying& v : dims.varyings) {
+    TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[static_cast<size_t>(v.axis)], rank));
+    (*told)[static_cast<size_t>(axis)] = v.extent;
+  }
+  const bool stretches = n.String("keep_aspect_ratio_policy", "stretch") == "stretch";
+  const bool varies = c.Varies(n.Input(0)) || !dims.varyings.empty();
+  if (!stretches && varies) return absl::UnimplementedError("one scale of sizes that only the run knows");
+  return sizes;
 }
 
 absl::Status Resize(Context& c, const OnnxNode& n) {
@@ -239,8 +266,9 @@ absl::Status Resize(Context& c, const OnnxNode& n) {
                .exclude_outside = n.Int("exclude_outside", 0) != 0};
   const ValueId sizes_in = n.Input(3);
   std::vector<ResampledAxis> axes;
+  Told told;
   if (sizes_in != kNoValue && NumElements(c.ShapeOf(sizes_in)) > 0) {
-    TEMPER_ASSIGN_OR_RETURN(const Ints sizes, SizesOf(c, n, shape));
+    TEMPER_ASSIGN_OR_RETURN(const Ints sizes, SizesOf(c, n, shape, told));
     TEMPER_ASSIGN_OR_RETURN(axes, BySizes(n, shape, sizes));
   } else {
     TEMPER_ASSIGN_OR_RETURN(std::vector<double> scales, c.KnownFloats(n.Input(2), "scales"));
@@ -251,15 +279,18 @@ absl::Status Resize(Context& c, const OnnxNode& n) {
   const bool repeats =
       std::ranges::all_of(axes, [](const ResampledAxis& axis) { return axis.in > 0 && axis.out % axis.in == 0; });
   // Where each element is repeated, it makes no difference that middles are asked for.
-  if (r.coordinates == "tf_half_pixel_for_nn" && r.nearest == "floor" && repeats) r.coordinates = "asymmetric";
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Resampled(c, n, r, axes));
+  const bool known =
+      !told.has_value() || (!c.Varies(n.Input(0)) && std::ranges::count(*told, kNoValue) == std::ssize(*told));
+  if (r.coordinates == "tf_half_pixel_for_nn" && r.nearest == "floor" && repeats && known) r.coordinates = "asymmetric";
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Resampled(c, n, r, axes, told));
   return c.Set(n, v);
 }
 
 }  // namespace
 
 std::span<const TableEntry> ResizeTable() {
-  static constexpr TableEntry kTable[] = {{"Resize", Resize}, {"Upsample", Upsample}};
+  static constexpr TableEntry kTable[] = {{"Resize", Resize, 1, Extents::kAlongAnyAxis},
+                                          {"Upsample", Upsample, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

@@ -86,14 +86,15 @@ inline NDArray Behind(const NDArray& x, int64_t axis, int64_t most) {
   return all;
 }
 
-// At each length the model of a range gives what it gives of a known length.
-inline void ExpectAsOfKnownLengths(const RangeChain& chain) {
+// At each length the model of a range, the least and the most, gives what it gives of a known length.
+inline void ExpectAsOfKnownLengths(const RangeChain& chain, std::pair<int64_t, int64_t> range_of = {2, kMost},
+                                   const std::vector<int64_t>& lengths = {kMost, kMost - 1, 5, 4, 2}) {
   const int64_t axis = std::ranges::find(chain.shape, -1) - chain.shape.begin();
   const ModelBuilder m = ModelOf(chain);
-  const absl::StatusOr<Graph> range = m.Import({.dims = {{"n", DimLength(2, kMost)}}});
+  const absl::StatusOr<Graph> range = m.Import({.dims = {{"n", DimLength(range_of.first, range_of.second)}}});
   ASSERT_TRUE(range.ok()) << range.status();
   Rng rng(5);
-  for (const int64_t length : {kMost, kMost - 1, int64_t{5}, int64_t{4}, int64_t{2}}) {
+  for (const int64_t length : lengths) {
     SCOPED_TRACE(length);
     const absl::StatusOr<Graph> known = m.Import({.dims = {{"n", length}}});
     ASSERT_TRUE(known.ok()) << known.status();
@@ -101,7 +102,7 @@ inline void ExpectAsOfKnownLengths(const RangeChain& chain) {
     for (int64_t i = 0; i < x.size(); ++i) x.Set(i, rng.Uniform() - 0.5);
     count.Set(0, static_cast<double>(length));
     const auto want = RunReference(*known, std::vector<NDArray>{x});
-    const auto got = RunReference(*range, std::vector<NDArray>{Behind(x, axis, kMost), count});
+    const auto got = RunReference(*range, std::vector<NDArray>{Behind(x, axis, range_of.second), count});
     ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
     Shape shape = (*got)[0].shape();
     for (const Extent& e : range->extents)

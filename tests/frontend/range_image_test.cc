@@ -52,6 +52,59 @@ std::function<void(ModelBuilder&)> ToSize(const Ints& sizes, const Filter& filte
   };
 }
 
+std::function<void(ModelBuilder&)> Pooled(const char* op, const Ints& kernel, const Ints& strides, const Ints& pads,
+                                          bool ceil = false) {
+  return [=](ModelBuilder& m) {
+    onnx::NodeProto& node = m.Node(op, {"x"}, {"y"});
+    ModelBuilder::SetInts(node, "kernel_shape", kernel);
+    ModelBuilder::SetInts(node, "strides", strides);
+    ModelBuilder::SetInts(node, "pads", pads);
+    if (ceil) ModelBuilder::SetInt(node, "ceil_mode", 1);
+  };
+}
+std::function<void(ModelBuilder&)> Spread(const Ints& kernel, int64_t stride, int64_t pad, int64_t extra) {
+  return [=](ModelBuilder& m) {
+    Ints filter = {2, 3};
+    filter.insert(filter.end(), kernel.begin(), kernel.end());
+    Weights(m, "w", filter);
+    onnx::NodeProto& node = m.Node("ConvTranspose", {"x", "w"}, {"y"});
+    ModelBuilder::SetInts(node, "strides", Ints(kernel.size(), stride));
+    ModelBuilder::SetInts(node, "pads", Ints(2 * kernel.size(), pad));
+    ModelBuilder::SetInts(node, "output_padding", Ints(kernel.size(), extra));
+  };
+}
+std::function<void(ModelBuilder&)> Padded(const Ints& pads, const char* mode) {
+  return [=](ModelBuilder& m) {
+    m.Ints("pads", pads);
+    ModelBuilder::SetString(m.Node("Pad", {"x", "pads"}, {"y"}), "mode", mode);
+  };
+}
+void Sliced(ModelBuilder& m, const char* to, int64_t start, int64_t end, int64_t axis, int64_t step = 1) {
+  const std::string name = to;
+  m.Ints(name + "_start", {start});
+  m.Ints(name + "_end", {end});
+  m.Ints(name + "_axis", {axis});
+  m.Ints(name + "_step", {step});
+  m.Node("Slice", {"x", name + "_start", name + "_end", name + "_axis", name + "_step"}, {to});
+}
+constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+// As torch.roll is exported.
+std::function<void(ModelBuilder&)> Rolled(int64_t by) {
+  return [=](ModelBuilder& m) {
+    Sliced(m, "behind", -by, kEnd, 1);
+    Sliced(m, "before", 0, -by, 1);
+    Axis(m.Node("Concat", {"behind", "before"}, {"rolled"}), 1);
+    m.Node("Sub", {"x", "rolled"}, {"y"});
+  };
+}
+std::function<void(ModelBuilder&)> Blocks(const char* op, const char* mode) {
+  return [=](ModelBuilder& m) {
+    onnx::NodeProto& node = m.Node(op, {"x"}, {"y"});
+    ModelBuilder::SetInt(node, "blocksize", 2);
+    if (mode != nullptr) ModelBuilder::SetString(node, "mode", mode);
+  };
+}
+
 const RangeChain kImageChains[] = {
     {"each element twice", {1, 2, -1, 3}, Scaled({1, 1, 2, 2}, {"nearest", "asymmetric", "floor"})},
     {"the nearest one, rounded up", {1, 2, -1}, Scaled({1, 1, 2}, {"nearest", "half_pixel", "ceil"})},
@@ -80,6 +133,41 @@ const RangeChain kImageChains[] = {
        ShapeLike(m, "sizes", {1, 2, -3, -4});
        Resized(m, {"table", "", "", "sizes"}, {"linear", "half_pixel"});
      }},
+    {"channels as pixels", {1, 8, -1, 3}, Blocks("DepthToSpace", "CRD")},
+    {"channels as pixels of columns", {2, 8, 3, -1}, Blocks("DepthToSpace", "DCR")},
+    {"channels as pixels, as many as there are", {-1, 8, 3, 2}, Blocks("DepthToSpace", "DCR")},
+    {"elements around, as many as there are", {-1, 2, 4}, Padded({0, 0, 2, 0, 0, 1}, "reflect")},
+    {"reflected ends", {1, 2, -1, 4}, Padded({0, 0, 1, 2, 0, 0, 1, 1}, "reflect")},
+    {"repeated ends", {1, -1, 4}, Padded({0, 3, 2, 0, 9, 0}, "edge")},
+    {"one of the ends repeated, the other cut", {1, -1, 4}, Padded({0, -1, 0, 0, 2, 0}, "edge")},
+    {"a kernel spread by its steps", {1, 2, -1, 3}, Spread({2, 2}, 2, 0, 0)},
+    {"a kernel spread farther than its steps", {1, 2, -1, 3}, Spread({4, 4}, 2, 1, 0)},
+    {"a kernel spread, and one more", {1, 2, -1}, Spread({3}, 2, 1, 1)},
+    {"a kernel spread with gaps", {2, 2, -1}, Spread({2}, 3, 0, 0)},
+    {"an average to the end", {1, 2, -1, 3}, Pooled("AveragePool", {3, 3}, {2, 1}, {1, 1, 1, 1})},
+    {"an average of a signal to the end", {2, 2, -1}, Pooled("AveragePool", {4}, {1}, {0, 3})},
+    {"an average that reaches out", {2, 2, -1}, Pooled("AveragePool", {2}, {2}, {0, 0}, true)},
+    {"a maximum that reaches out", {2, 2, -1}, Pooled("MaxPool", {2}, {2}, {0, 0}, true)},
+    {"a maximum that begins at the end", {2, 2, -1}, Pooled("MaxPool", {2}, {2}, {0, 1}, true)},
+    {"a maximum of single ones", {2, 2, -1}, Pooled("MaxPool", {1}, {3}, {0, 0}, true)},
+    {"rolled on", {2, -1, 3}, Rolled(1)},
+    {"rolled back", {2, -1, 3}, Rolled(-2)},
+    {"the last ones", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", -2, kEnd, 1); }},
+    {"the last ones of few", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", -5, -1, 1); }},
+    {"from before the first one", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", -100, 3, 1); }},
+    {"the first ones of few", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", 1, 5, 1); }},
+    {"in reverse", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", -1, -kEnd, 1, -1); }},
+    {"every second one", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", 1, kEnd, 1, 2); }},
+    {"every second one of few", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", 0, 5, 1, 2); }},
+    {"every third one before the last", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", 0, -1, 1, 3); }},
+    {"behind what is known",
+     {2, -1, 3},
+     [](ModelBuilder& m) {
+       Weights(m, "first", {2, 1, 3});
+       Axis(m.Node("Concat", {"first", "x"}, {"all"}), 1);
+       Sliced(m, "some", 0, 2, 1);
+       Axis(m.Node("Concat", {"some", "all"}, {"y"}), 1);
+     }},
 };
 
 class RangeOfImages : public ::testing::TestWithParam<RangeChain> {};
@@ -88,6 +176,75 @@ TEST_P(RangeOfImages, GivesWhatItGivesOfAKnownLength) { ExpectAsOfKnownLengths(G
 
 INSTANTIATE_TEST_SUITE_P(Chains, RangeOfImages, ::testing::ValuesIn(kImageChains),
                          [](const auto& info) { return TestName(info.param); });
+
+// At even lengths, which are those that the models mean something of.
+const RangeChain kEvenChains[] = {
+    {"pixels as channels", {1, 2, -1, 4}, Blocks("SpaceToDepth", "DCR")},
+    {"pixels as channels by shapes",
+     {1, 2, -1, 4},
+     [](ModelBuilder& m) {
+       m.Ints("two", {2});
+       for (const auto& [length, half] : {std::pair(-3, "rows"), {-4, "columns"}}) {
+         const std::string name = half;
+         ShapeLike(m, (name + "_all").c_str(), {length});
+         m.Node("Div", {name + "_all", "two"}, {half});
+       }
+       m.Ints("outer", {1, 2});
+       m.Ints("channels", {1, 8});
+       Axis(m.Node("Concat", {"outer", "rows", "two", "columns", "two"}, {"blocks"}), 0);
+       Axis(m.Node("Concat", {"channels", "rows", "columns"}, {"shape"}), 0);
+       ShapeLike(m, "back", {1, -2, -3, -4});
+       m.Node("Reshape", {"x", "blocks"}, {"cut"});
+       testing::Permuted(m, "cut", "apart", {0, 1, 3, 5, 2, 4});
+       m.Node("Reshape", {"apart", "shape"}, {"deep"});
+       m.Node("Relu", {"deep"}, {"positive"});
+       m.Ints("pixels", {1, 2, 2, 2});
+       Axis(m.Node("Concat", {"pixels", "rows", "columns"}, {"parts"}), 0);
+       m.Node("Reshape", {"positive", "parts"}, {"again"});
+       testing::Permuted(m, "again", "beside", {0, 1, 4, 2, 5, 3});
+       m.Node("Reshape", {"beside", "back"}, {"y"});
+     }},
+    {"halves made whole beside what they were",
+     {1, 2, -1, 4},
+     [](ModelBuilder& m) {
+       Pooled("MaxPool", {2, 2}, {2, 2}, {0, 0, 0, 0})(m);
+       m.model.mutable_graph()->mutable_node(0)->set_output(0, "half");
+       m.Floats("scales", {4}, {1, 1, 2, 2});
+       m.Node("Resize", {"half", "", "scales"}, {"twice"});
+       Axis(m.Node("Concat", {"twice", "x"}, {"both"}), 1);
+       Axis(m.Node("Concat", {"x", "x"}, {"own"}), 1);
+       m.Node("Add", {"both", "own"}, {"y"});
+     }},
+};
+
+TEST(OnnxRange, LengthsThatAModelMeansSomethingOf) {
+  for (const RangeChain& chain : kEvenChains) {
+    SCOPED_TRACE(chain.name);
+    ExpectAsOfKnownLengths(chain, {4, 8}, {8, 6, 4});
+  }
+}
+
+TEST(OnnxRange, PadsThatReachFurtherThanThereMayBe) {
+  const std::pair<RangeChain, const char*> refused[] = {
+      {{"a reflection", {1, 2, -1}, Padded({0, 0, 2, 0, 0, 0}, "reflect")}, "may have as few as 2"},
+      {{"a cut", {1, 2, -1}, Padded({0, 0, -2, 0, 0, -1}, "edge")}, "more than there may be"},
+      {{"pads of a spread kernel", {1, 2, -1}, Spread({2}, 1, 2, 0)}, "may leave nothing"},
+      {{"steps from the end", {1, -1}, [](ModelBuilder& m) { Sliced(m, "y", -4, kEnd, 1, 2); }}, "only the run knows"},
+      {{"pads that count",
+        {1, 2, -1},
+        [](ModelBuilder& m) {
+          Pooled("AveragePool", {2}, {2}, {0, 0}, true)(m);
+          ModelBuilder::SetInt(*m.model.mutable_graph()->mutable_node(0), "count_include_pad", 1);
+        }},
+       "only the run knows"},
+      {{"volumes", {1, 2, -1, 2, 2}, Spread({2, 2, 2}, 2, 0, 0)}, "volumes must know"},
+  };
+  for (const auto& [chain, why] : refused) {
+    const absl::Status status = ModelOf(chain).Import({.dims = {{"n", DimLength(2, kMost)}}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << chain.name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why)) << chain.name;
+  }
+}
 
 TEST(OnnxRange, ResizesThatAnEndDecides) {
   const auto cubic = ToSize({1, 2, 5}, {"cubic", "half_pixel"});

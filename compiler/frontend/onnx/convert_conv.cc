@@ -57,7 +57,11 @@ absl::Status Conv(Context& c, const OnnxNode& n) {
 }
 
 absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
-  if (c.Rank(n.Input(0)) == 5) return VolumeConvTranspose(c, n);
+  if (c.Rank(n.Input(0)) == 5) {
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "ConvTranspose of volumes"));
+    TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), AxesFrom(1, 5), "ConvTranspose of volumes"));
+    return VolumeConvTranspose(c, n);
+  }
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
   if (c.Rank(n.Input(1)) != c.Rank(n.Input(0))) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, AsImage(c, n.Input(1)));
@@ -69,36 +73,52 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   Attrs attrs = WindowAttrs(w);
   attrs.Set("group", n.Int("group", 1));
   attrs.Set("output_padding", extra);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings spread, SpreadAlongVarying(c, n, w, extra, x));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("conv_transpose2d", std::move(attrs), {x, weight}));
+  c.AddVaryings(v, spread);
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
   return SetImage(c, n, v);
 }
 
-// As MoveAlongVarying, of a pool. An average that counts less at the end would have to know where that is.
-absl::StatusOr<Varyings> PoolAlongVarying(Context& c, const OnnxNode& n, const Window& w, ValueId& x) {
+absl::StatusOr<ValueId> PooledAs(Context& c, const OnnxNode& n, const Window& w, ValueId x, bool counts_pads) {
+  const bool average = n.proto.op_type() == "AveragePool";
   const DType dtype = c.TypeOf(x).dtype;
-  if (n.proto.op_type() != "AveragePool")
-    return MoveAlongVarying(c, n, w, IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype), x);
-  for (const Varying& v : c.VaryingsOf(x)) {
-    if (v.axis < 2 || n.Int("count_include_pad", 0) != 0) continue;
-    const size_t d = static_cast<size_t>(v.axis) - 2;
-    if (w.pads[d] > 0 || w.pads[w.kernel.size() + d] > 0) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, x, "AveragePool"));
-  }
-  return MoveAlongVarying(c, n, w, 0, x);
+  Attrs attrs = WindowAttrs(w);
+  attrs.Set("kernel", w.kernel);
+  if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
+  if (average && counts_pads) attrs.Set("count_include_pad", int64_t{1});
+  const double least = IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, w, average ? 0 : least, x));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x}));
+  c.AddVaryings(v, moved);
+  return v;
+}
+
+// Whether windows of an average may see fewer elements at an end that only the run knows.
+bool CountsToVaryingEnd(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
+  return n.proto.op_type() == "AveragePool" && std::ranges::any_of(c.VaryingsOf(x), [&](const Varying& v) {
+           if (v.axis < 2) return false;
+           const size_t d = static_cast<size_t>(v.axis) - 2;
+           const bool pads = w.pads[d] > 0 || w.pads[w.kernel.size() + d] > 0;
+           return n.Int("ceil_mode", 0) != 0 || (pads && n.Int("count_include_pad", 0) == 0);
+         });
 }
 
 }  // namespace
 
 absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
-  const bool average = n.proto.op_type() == "AveragePool";
-  Attrs attrs = WindowAttrs(w);
-  attrs.Set("kernel", w.kernel);
-  if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
-  if (average && n.Int("count_include_pad", 0) != 0) attrs.Set("count_include_pad", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, PoolAlongVarying(c, n, w, x));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x}));
-  c.AddVaryings(v, moved);
-  return v;
+  const bool counts_pads = n.Int("count_include_pad", 0) != 0;
+  if (!CountsToVaryingEnd(c, n, w, x)) return PooledAs(c, n, w, x, counts_pads);
+  if (counts_pads) TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, {2, 3}, "AveragePool of counted pads in ceil_mode"));
+  // The sum of what is there by how much that is, each by the window's size.
+  const Shape& shape = c.ShapeOf(x);
+  TEMPER_ASSIGN_OR_RETURN(ValueId ones, c.Expand(c.Scalar(c.TypeOf(x).dtype, 1), {1, 1, shape[2], shape[3]}));
+  Varyings spatial = c.VaryingsOf(x);
+  std::erase_if(spatial, [](const Varying& v) { return v.axis < 2; });
+  TEMPER_ASSIGN_OR_RETURN(ones, WithVaryings(c, ones, spatial));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sums, PooledAs(c, n, w, x, true));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId counts, PooledAs(c, n, w, ones, true));
+  return c.Call("div", {}, {sums, counts});
 }
 
 namespace {
@@ -156,7 +176,7 @@ absl::Status Gemm(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> ConvTable() {
   static constexpr TableEntry kTable[] = {{"Conv", Conv, 2, Extents::kAlongAnyAxis},
-                                          {"ConvTranspose", ConvTranspose, 2},
+                                          {"ConvTranspose", ConvTranspose, 2, Extents::kAlongAnyAxis},
                                           {"DeformConv", DeformConv, 3},
                                           {"MaxPool", Pool, 1, Extents::kAlongAnyAxis},
                                           {"AveragePool", Pool, 1, Extents::kAlongAnyAxis},

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
 #include "base/shape_limits.h"
+#include "compiler/frontend/onnx/ends.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 
@@ -19,6 +20,7 @@ constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis tha
 struct NewAxis {
   size_t axis = 0;
   ValueId told = kNoValue;
+  bool all_told = false;  // and so does it of all other axes: none is what is left of a division
 };
 
 absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Ints& wanted, const NewAxis& to) {
@@ -29,13 +31,16 @@ absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Int
   const auto multiple = c.MultipleOf(v.extent);
   const bool whole =
       length % old_length == 0 || (multiple.has_value() && multiple->second / v.lines % (old_length / length) == 0);
+  // Where the shape says all, a model that runs has as many along the axis as it says.
+  const bool exact = to.all_told && v.lines == 1 && moved->lines == 1 && c.VaryingsOf(x).size() == 1;
   // Several lines may be divided where each of them is not. Where the shape says how many there are, another axis may
   // be what is left of a division.
-  if (!whole && (to.told != kNoValue || v.lines > 1 || moved->lines > 1)) return MustBeKnown(c, x, "Reshape");
+  if (!whole && !exact && (to.told != kNoValue || v.lines > 1 || moved->lines > 1)) return MustBeKnown(c, x, "Reshape");
   // What values decide comes to one number in several ways: a model that runs at all means the same.
   const bool other =
       to.told != kNoValue && to.told != moved->extent && (IsOfRanges(c, to.told) || IsOfRanges(c, moved->extent));
-  if (other) return MustBeKnown(c, x, "Reshape");
+  if (other && !exact) return MustBeKnown(c, x, "Reshape");
+  if (other) return Varying{moved->axis, to.told, moved->lines};
   return *moved;
 }
 
@@ -43,14 +48,15 @@ absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Int
 // copies of old ones, or the one that is to be found. Fewer than the old ones: nobody knows.
 std::vector<NewAxis> NewAxes(const Ints& stated, const Varyings& told, const Varyings& own, bool copies) {
   std::vector<NewAxis> axes;
-  const auto add = [&axes](int64_t axis, ValueId extent) { axes.push_back({static_cast<size_t>(axis), extent}); };
+  const auto open = std::ranges::find(stated, -1);
+  const bool all_told = open == stated.end();
+  const auto add = [&](int64_t axis, ValueId extent) { axes.push_back({static_cast<size_t>(axis), extent, all_told}); };
   for (const Varying& v : told) add(v.axis, v.extent);
   if (axes.size() == own.size()) return axes;
   for (const Varying& v : own) {
     if (copies && v.axis < std::ssize(stated) && stated[static_cast<size_t>(v.axis)] == 0) add(v.axis, kNoValue);
   }
-  const auto open = std::ranges::find(stated, -1);
-  if (axes.size() < own.size() && open != stated.end()) add(open - stated.begin(), kNoValue);
+  if (axes.size() < own.size() && !all_told) add(open - stated.begin(), kNoValue);
   std::ranges::sort(axes, {}, &NewAxis::axis);
   return axes;
 }
@@ -235,6 +241,29 @@ absl::Status NameAxes(const Attrs& attrs, int64_t rank, Varyings& ends) {
   return absl::OkStatus();
 }
 
+// Takes what begins at an end that only the run knows; along those axes the rest of the slice takes all.
+absl::StatusOr<ValueId> SliceFromEnds(Context& c, ValueId v, Attrs& attrs) {
+  Ints starts = attrs.Ints("starts"), ends = attrs.Ints("ends"), steps = attrs.Ints("steps");
+  const Ints axes = attrs.Ints("axes");
+  if (ends.size() != starts.size() || steps.size() != starts.size() || axes.size() != starts.size()) return v;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], c.Rank(v)));
+    const Varying* own = c.VaryingAlong(v, axis);
+    const int64_t most = c.ShapeOf(v)[static_cast<size_t>(axis)];
+    if (own == nullptr || starts[i] >= 0) continue;
+    if (starts[i] <= -most && steps[i] > 0) {
+      starts[i] = 0;
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(v, SlicedFromEnd(c, v, Varying(*own), starts[i], ends[i], steps[i]));
+    starts[i] = 0, ends[i] = kMostExtent, steps[i] = 1;
+  }
+  attrs.Set("starts", std::move(starts));
+  attrs.Set("ends", std::move(ends));
+  attrs.Set("steps", std::move(steps));
+  return v;
+}
+
 absl::Status Slice(Context& c, const OnnxNode& n) {
   Attrs attrs;
   const char* names[] = {"starts", "ends", "axes", "steps"};
@@ -256,7 +285,8 @@ absl::Status Slice(Context& c, const OnnxNode& n) {
     attrs.Set(names[i], std::move(values));
   }
   TEMPER_RETURN_IF_ERROR(NameAxes(attrs, c.Rank(n.Input(0)), ends));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("slice", std::move(attrs), {n.Input(0)}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceFromEnds(c, n.Input(0), attrs));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("slice", std::move(attrs), {v}));
   for (const Varying& end : ends) {
     TEMPER_ASSIGN_OR_RETURN(v, FirstOf(c, v, end));
   }
@@ -393,6 +423,12 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
   if (mode == "constant" && pads.size() == 2 * rank && counts) {
     TEMPER_ASSIGN_OR_RETURN(padded, PadAlongVarying(c, pads, value, v));
   }
+  for (size_t d = 0; (mode == "edge" || mode == "reflect") && pads.size() == 2 * rank && counts && d < rank; ++d) {
+    const Varying* own = c.VaryingAlong(v, static_cast<int64_t>(d));
+    if (own == nullptr || (pads[d] == 0 && pads[rank + d] == 0)) continue;
+    TEMPER_ASSIGN_OR_RETURN(v, PaddedFromEnds(c, v, Varying(*own), pads[d], pads[rank + d], mode));
+    pads[d] = 0, pads[rank + d] = 0;
+  }
   TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads), value, mode));
   c.AddVaryings(v, padded);
   return c.Set(n, v);
@@ -419,15 +455,31 @@ absl::Status CenterCropPad(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// What an image has whose height and width become so many times as much, or a part of it: as whole images have them.
+absl::StatusOr<Varyings> ScaledImage(Context& c, ValueId& image, int64_t factor, int64_t divisor) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, image, "a choice of blocks"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, image, {1}, "a choice of blocks"));
+  TEMPER_ASSIGN_OR_RETURN(Varyings all, MakeWhole(c, image));
+  for (Varying& v : all) {
+    if (v.axis < 2) continue;
+    TEMPER_ASSIGN_OR_RETURN(v.extent, ScaledExtent(c, v.extent, factor, divisor));
+  }
+  return all;
+}
+
 absl::Status DepthToSpace(Context& c, const OnnxNode& n) {
   Attrs attrs;
   attrs.Set("blocksize", n.Int("blocksize", 0));
   attrs.Set("mode", n.String("mode", "DCR"));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("depth_to_space", std::move(attrs), {n.Input(0)}));
+  ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings varyings, ScaledImage(c, x, n.Int("blocksize", 0), 1));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("depth_to_space", std::move(attrs), {x}));
+  c.AddVaryings(v, varyings);
   return c.Set(n, v);
 }
 
-// [n, c, h, w] cut into blocks, whose pixels become channels: before the depth (DCR) or after it (CRD).
+// [n, c, h, w] cut into blocks, whose pixels become channels: before the depth (DCR) or after it (CRD). A model that
+// runs has whole blocks.
 absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
   const Shape x = c.ShapeOf(n.Input(0));
   const int64_t block = n.Int("blocksize", 0);
@@ -436,10 +488,13 @@ absl::Status SpaceToDepth(Context& c, const OnnxNode& n) {
     return absl::UnimplementedError(absl::StrCat("mode '", mode, "' is not supported, only DCR and CRD"));
   if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0)
     return absl::InvalidArgumentError("blocksize divides height and width");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), {x[0], x[1], x[2] / block, block, x[3] / block, block}));
+  ValueId v = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings varyings, ScaledImage(c, v, 1, block));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {x[0], x[1], x[2] / block, block, x[3] / block, block}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, mode == "DCR" ? std::vector<int64_t>{0, 3, 5, 1, 2, 4}
                                                           : std::vector<int64_t>{0, 1, 3, 5, 2, 4}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {x[0], x[1] * block * block, x[2] / block, x[3] / block}));
+  c.AddVaryings(v, varyings);
   return c.Set(n, v);
 }
 
@@ -459,8 +514,8 @@ std::span<const TableEntry> MoveTable() {
                                           {"Tile", Tile, 2, Extents::kAlongAnyAxis},
                                           {"Pad", Pad, 1, Extents::kAlongAnyAxis},
                                           {"CenterCropPad", CenterCropPad, 2},
-                                          {"DepthToSpace", DepthToSpace},
-                                          {"SpaceToDepth", SpaceToDepth}};
+                                          {"DepthToSpace", DepthToSpace, 1, Extents::kAlongAnyAxis},
+                                          {"SpaceToDepth", SpaceToDepth, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

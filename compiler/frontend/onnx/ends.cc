@@ -1,5 +1,7 @@
 #include "compiler/frontend/onnx/ends.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
@@ -24,6 +26,70 @@ absl::StatusOr<ValueId> EdgeFilled(Context& c, ValueId v, int64_t axis) {
   }
   TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
   return c.Gather(v, at, axis);
+}
+
+absl::StatusOr<ValueId> PaddedFromEnds(Context& c, ValueId v, const Varying& along, int64_t begin, int64_t end,
+                                       const std::string& mode) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a pad"));
+  const int64_t most = c.ShapeOf(v)[static_cast<size_t>(along.axis)], least = c.LeastOf(along.extent);
+  const bool reflects = mode == "reflect";
+  if (most + begin + end < 1 || least + begin + end < 0)
+    return absl::UnimplementedError("pads take away more than there may be");
+  if (reflects && (std::min(begin, end) < 0 || std::max(begin, end) >= least))
+    return absl::UnimplementedError(absl::StrCat("elements are reflected of an axis that may have as few as ", least));
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({most + begin + end}));
+  Formula f(c, DType::kI64);
+  const ValueId zero = f.Number(0), last = f.Call("max", {f.Plus(along.extent, -1), zero});
+  ValueId at = f.Plus(Counting(c, DType::kI64, {most + begin + end}), static_cast<double>(-begin));
+  if (reflects) {
+    at = f.Call("max", {at, f.Sub(zero, at)});
+    const ValueId left = f.Sub(last, at);
+    at = f.Sub(last, f.Call("max", {left, f.Sub(zero, left)}));
+  }
+  at = f.Call("min", {f.Call("max", {at, zero}), last});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, along.extent, begin + end - 1, 1));
+  TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, along.axis));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, along.axis));
+  c.AddVaryings(v, {{along.axis, extent}});
+  return v;
+}
+
+absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& along, int64_t start, int64_t end,
+                                      int64_t step) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a slice from the end"));
+  const int64_t most = c.ShapeOf(v)[static_cast<size_t>(along.axis)];
+  Formula f(c, DType::kI64);
+  const ValueId zero = f.Number(0), first = f.Call("max", {f.Plus(along.extent, static_cast<double>(start)), zero});
+  ValueId at = kNoValue, extent = along.extent;
+  if (step == -1 && start == -1 && end < -most) {  // all of them, the last one first
+    at = f.Call("max", {f.Sub(first, Counting(c, DType::kI64, {most})), zero});
+  } else if (step == 1 && start > -most && (end < 0 || end >= most)) {
+    const int64_t until = std::min<int64_t>(end, 0), count = until - start;
+    if (count < 1)
+      return absl::UnimplementedError("a slice without elements of an axis whose extent only the run knows");
+    at = f.Add(first, Counting(c, DType::kI64, {count}));
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, along.extent, until - 1, 1));
+    extent =
+        c.LeastOf(along.extent) >= -start ? kNoValue : f.Call("min", {extent, f.Number(static_cast<double>(count))});
+  } else {
+    return absl::UnimplementedError(
+        "a slice by steps, or to an end counted from the front, that begins at the end of an "
+        "axis whose extent only the run knows");
+  }
+  TEMPER_RETURN_IF_ERROR(f.status());
+  const int64_t axis = along.axis;
+  TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, axis));
+  if (extent != kNoValue) c.AddVaryings(v, {{axis, extent}});
+  return v;
+}
+
+absl::StatusOr<Varyings> MakeWhole(Context& c, ValueId& v) {
+  Varyings own = c.VaryingsOf(v);
+  if (own.empty()) return own;
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
+  return own;
 }
 
 }  // namespace temper::onnx_frontend

@@ -9,4 +9,14 @@ namespace temper::onnx_frontend {
 // `v` with its last element along the axis behind its end, as a value whose extent there is known.
 absl::StatusOr<ValueId> EdgeFilled(Context& c, ValueId v, int64_t axis);
 
+// Elements before the first along the axis, or behind the last, as a pad of mode "edge" or "reflect" adds them to an
+// axis that varies. Negative numbers take some away.
+absl::StatusOr<ValueId> PaddedFromEnds(Context& c, ValueId v, const Varying& along, int64_t begin, int64_t end,
+                                       const std::string& mode);
+// Elements along an axis that varies from `start`, which is counted from the end, to `end`: as Slice means them.
+absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& along, int64_t start, int64_t end,
+                                      int64_t step);
+// Makes `v` a value of known extents; those that it had.
+absl::StatusOr<Varyings> MakeWhole(Context& c, ValueId& v);
+
 }  // namespace temper::onnx_frontend

@@ -137,6 +137,12 @@ class Rule {
   }
 
   const Varying* At(size_t i) const { return met_[i]; }
+  // Whether a model that runs has as many of both: they are the same number where they are largest, as their shapes
+  // say, and none is one element that stands for many.
+  bool Agree(const Varying& a, const Varying& b) const {
+    const bool several = c_.LeastOf(a.extent) > 1 && c_.LeastOf(b.extent) > 1;
+    return a == b || (several && a.axis == b.axis && a.lines == b.lines);
+  }
   const Shape& ShapeAt(size_t i) const { return c_.ShapeOf(node_.inputs[i]); }
 
   // Of operands that are aligned at their last axes: along the varying one each other has one element, or the same
@@ -150,8 +156,8 @@ class Rule {
       // One element, perhaps, that stands for many.
       if (ShapeAt(i)[static_cast<size_t>(At(i)->axis)] != result_[static_cast<size_t>(v.axis)])
         return Refused(node_.op);
-      if (found.has_value() && *found != v) return Refused(node_.op);
-      found = v;
+      if (found.has_value() && !Agree(*found, v)) return Refused(node_.op);
+      if (!found.has_value()) found = v;
     }
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       if (node_.inputs[i] == kNoValue || At(i) != nullptr) continue;
@@ -200,7 +206,8 @@ class Rule {
     return Along(std::ranges::find(perm, At(0)->axis) - perm.begin(), *At(0));
   }
 
-  // Along the axis itself, what is behind some first elements: up to a number of them, or to one of the last.
+  // Along the axis itself, what is behind some first elements, or each of so many: up to a number of them, or to one of
+  // the last.
   Result Sliced() const {
     const Varying v = *At(0);
     const int64_t rank = c_.Rank(node_.inputs[0]), length = result_[static_cast<size_t>(v.axis)];
@@ -209,20 +216,19 @@ class Rule {
     const Ints steps = node_.attrs.Ints("steps");
     for (size_t i = 0; i < axes.size(); ++i) {
       if (FromFront(axes[i], rank) != v.axis) continue;
-      if (starts[i] < 0 || (!steps.empty() && steps[i] != 1)) return Refused(node_.op);
+      const int64_t step = steps.empty() ? 1 : steps[i];
+      if (starts[i] < 0 || step < 1) return Refused(node_.op);
       if (starts[i] == 0 && length == most) return v;
       if (v.lines > 1) return Refused(node_.op);
       if (ends[i] < 0 || ends[i] >= most) {
         const int64_t missing = ends[i] < 0 ? std::max(ends[i], -most) : 0;
-        TEMPER_ASSIGN_OR_RETURN(const ValueId left, StopsOf(c_, v.extent, missing - starts[i] - 1, 1));
+        TEMPER_ASSIGN_OR_RETURN(const ValueId left, StopsOf(c_, v.extent, missing - starts[i] - 1, step));
         return Varying{v.axis, left};
       }
-      Attrs within;
-      within.Set("min", 0.0);
-      within.Set("max", static_cast<double>(length));
-      const ValueId start = c_.Scalar(DType::kI64, static_cast<double>(starts[i]));
-      TEMPER_ASSIGN_OR_RETURN(ValueId left, c_.Call("sub", {}, {v.extent, start}));
-      TEMPER_ASSIGN_OR_RETURN(left, c_.Call("clip", std::move(within), {left}));
+      if (c_.LeastOf(v.extent) >= ends[i]) return std::nullopt;  // they are always there
+      TEMPER_ASSIGN_OR_RETURN(ValueId left, StopsOf(c_, v.extent, -starts[i] - 1, step));
+      const ValueId all = c_.Scalar(DType::kI64, static_cast<double>(length));
+      TEMPER_ASSIGN_OR_RETURN(left, c_.Call("min", {}, {left, all}));
       return Varying{v.axis, left};
     }
     return v;
@@ -233,9 +239,9 @@ class Rule {
     for (size_t i = 0; i < node_.inputs.size(); ++i) {
       const Varying* v = At(i);
       if (v == nullptr || v->axis == FromFront(node_.attrs.Int("axis", 0), std::ssize(result_)) ||
-          (found.has_value() && *found != *v))
+          (found.has_value() && !Agree(*found, *v)))
         return Refused(node_.op);
-      found = *v;
+      if (!found.has_value()) found = *v;
     }
     return found;
   }

@@ -164,7 +164,26 @@ absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
   return places;
 }
 
+namespace {
+
+// Parts of which the last one alone varies: nothing moves.
+absl::StatusOr<ValueId> BehindKnown(Context& c, std::vector<ValueId> parts, int64_t axis) {
+  const Varying own = *c.VaryingAlong(parts.back(), axis);
+  int64_t known = 0;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) known += c.ShapeOf(parts[i])[static_cast<size_t>(axis)];
+  TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, own.extent, known - 1, 1));
+  TEMPER_ASSIGN_OR_RETURN(parts.back(), WholeAlong(c, parts.back(), axis));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId all, c.Concat(std::move(parts), axis));
+  c.AddVaryings(all, {{axis, extent}});
+  return all;
+}
+
+}  // namespace
+
 absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
+  const bool last_alone = std::ranges::all_of(parts.begin(), parts.end() - 1,
+                                              [&](ValueId part) { return c.VaryingAlong(part, axis) == nullptr; });
+  if (last_alone && c.VaryingAlong(parts.back(), axis)->lines == 1) return BehindKnown(c, parts, axis);
   std::vector<ValueId> whole, within;
   std::string what = "places of parts";
   int64_t known = 0;            // in the parts whose extent is

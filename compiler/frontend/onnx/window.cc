@@ -99,14 +99,39 @@ absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const W
       return absl::UnimplementedError(
           absl::StrCat("a window sees ", span, " elements along an axis that may have as few as ", least));
     }
-    const bool refused = v.lines > 1 || n.Int("ceil_mode", 0) != 0 || (same && stride != 1);
+    const bool refused = v.lines > 1 || (same && stride != 1);
     if (refused) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, image, n.proto.op_type()));
     // Also where no window reaches behind the end: kernels may transform what is there with what is before it.
     TEMPER_ASSIGN_OR_RETURN(image, FilledAlong(c, image, v.axis, filler));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, v.extent, w.pads[d] + behind - span, stride));
+    int64_t more = behind - span;
+    // Windows that reach out, but none that begins behind the end.
+    if (n.Int("ceil_mode", 0) != 0) more = std::min<int64_t>(more + stride - 1, -1);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, v.extent, w.pads[d] + more, stride));
     moved.push_back({v.axis, stops});
   }
   return moved;
+}
+
+absl::StatusOr<Varyings> SpreadAlongVarying(Context& c, const OnnxNode& n, const Window& w, const Ints& extra,
+                                            ValueId& image) {
+  const size_t axes = w.kernel.size();
+  Varyings spread;
+  for (const Varying v : Varyings(c.VaryingsOf(image))) {
+    if (v.axis < 2) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, image, n.proto.op_type()));
+    if (n.Has("output_shape"))
+      return absl::UnimplementedError("output_shape of an image whose extent only the run knows");
+    const size_t d = static_cast<size_t>(v.axis) - 2;
+    const int64_t stride = w.strides[d], span = (w.kernel[d] - 1) * w.dilations[d] + 1;
+    const int64_t more = span + extra[d] - stride - w.pads[d] - w.pads[axes + d];
+    if (const int64_t least = c.LeastOf(v.extent); least * stride + more < 1)
+      return absl::UnimplementedError(absl::StrCat("pads may leave nothing of ", least, " elements"));
+    TEMPER_ASSIGN_OR_RETURN(image, FilledAlong(c, image, v.axis, 0));
+    TEMPER_ASSIGN_OR_RETURN(ValueId extent, ScaledExtent(c, v.extent, stride, 1));
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, extent, more - 1, 1));
+    spread.push_back({v.axis, extent});
+  }
+  return spread;
 }
 
 absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias) {

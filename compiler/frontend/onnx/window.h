@@ -25,6 +25,10 @@ Attrs WindowAttrs(const Window& w);
 absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const Window& w, double filler,
                                           ValueId& image);
 
+// The same for a transposed convolution, with zeros behind the end.
+absl::StatusOr<Varyings> SpreadAlongVarying(Context& c, const OnnxNode& n, const Window& w, const Ints& extra,
+                                            ValueId& image);
+
 absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias);  // one value a channel; kNoValue adds nothing
 // The node's convolution over one axis or two, of these operands, with sums of that type (convert_conv.cc).
 absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, DType sums);

@@ -544,7 +544,6 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
   };
   for (const std::vector<std::string>& node : {std::vector<std::string>{"Add", "v", "seven"},
                                                {"MatMul", "v", "eye"},
-                                               {"ScatterND", "v", "column", "column"},
                                                {"CenterCropPad", "v", "seven_long"},
                                                {"Tile", "v", "repeats"},
                                                {"Unique", "v"},

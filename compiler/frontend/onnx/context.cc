@@ -182,8 +182,13 @@ absl::StatusOr<ValueId> Context::CallVarying(std::string op, Attrs attrs, std::v
   if (op == "reduce_mean" && CombinesVarying(*this, attrs, inputs[0])) return MeanOf(*this, attrs, inputs[0]);
   TEMPER_ASSIGN_OR_RETURN(const Varyings result, PrepareVarying(*this, op, attrs, inputs));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, g_.AddNode(std::move(op), std::move(attrs), std::move(inputs), node_name_));
-  if (NumElements(ShapeOf(v)) == 0) return absl::UnimplementedError("nothing, as many times as only the run knows");
-  if (const Node node = g_.nodes.back(); Vary(node.inputs)) {
+  const Node node = g_.nodes.back();
+  if (NumElements(ShapeOf(v)) == 0) {  // columns of nothing, beside others that are as many
+    g_.nodes.pop_back();
+    g_.values[v].constant = NDArray(TypeOf(v).dtype, ShapeOf(v));
+    g_.values[v].is_constant = true;
+  }
+  if (Vary(node.inputs)) {
     TEMPER_ASSIGN_OR_RETURN(Varyings others, VaryingsOfResult(*this, node));
     SetVaryings(v, std::move(others));
   }

@@ -206,10 +206,10 @@ struct TableEntry {
   size_t operands = 1;  // that must be there; the converter need not look
   Extents extents = Extents::kAlongFirstAxis;
 };
-std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), IndexTable(), EinsumTable(), AttentionTable(),
-    ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(), MathTable(),
-    QuantizeTable(), ControlTable(), SequenceTable(), ContribTable(), SignalTable(), LossTable(), PoolTable(),
-    RoiTable(), BoxesTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(),
+std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), PadTable(), IndexTable(), EinsumTable(),
+    AttentionTable(), ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(),
+    MathTable(), QuantizeTable(), ControlTable(), SequenceTable(), ContribTable(), SignalTable(), LossTable(),
+    PoolTable(), RoiTable(), BoxesTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(),
     ContribRecurrentTable();
 // Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
 inline constexpr std::string_view kContribDomain = "com.microsoft";

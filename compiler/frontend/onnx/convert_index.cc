@@ -4,8 +4,9 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/ends.h"
 #include "compiler/frontend/onnx/extents.h"
+#include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
@@ -32,6 +33,21 @@ absl::Status GatherElements(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// What GatherND gives of data and indices that vary so.
+absl::StatusOr<Varyings> VaryingsOfSlices(Context& c, const OnnxNode& n, int64_t batch, int64_t names) {
+  const ValueId data = n.Input(0), indices = n.Input(1);
+  const int64_t last = c.Rank(indices) - 1;
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, data, "GatherND"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, indices, {last}, "GatherND"));
+  Varyings result = c.VaryingsOf(indices);
+  for (const Varying& own : c.VaryingsOf(data)) {
+    const Varying* beside = c.VaryingAlong(indices, own.axis);
+    if (own.axis < batch && (beside == nullptr || *beside != own)) return MustBeKnown(c, data, "GatherND");
+    if (own.axis >= batch + names) result.push_back({last + own.axis - batch - names, own.extent});
+  }
+  return result;
+}
+
 // The first `batch` axes of data and indices are the same ones: the indices name axes behind them.
 absl::Status GatherNd(Context& c, const OnnxNode& n) {
   const Shape data = c.ShapeOf(n.Input(0)), indices = c.ShapeOf(n.Input(1));
@@ -39,9 +55,14 @@ absl::Status GatherNd(Context& c, const OnnxNode& n) {
   if (stated < 0 || stated >= std::min(c.Rank(n.Input(0)), c.Rank(n.Input(1))) ||
       !std::equal(data.begin(), data.begin() + stated, indices.begin()))
     return absl::InvalidArgumentError("batch_dims are axes that data and indices both have");
+  TEMPER_ASSIGN_OR_RETURN(Varyings varyings, VaryingsOfSlices(c, n, stated, indices.back()));
+  ValueId whole = n.Input(0), which = n.Input(1);
+  TEMPER_ASSIGN_OR_RETURN(Varyings ends, MakeWhole(c, whole));
+  TEMPER_RETURN_IF_ERROR(MakeWhole(c, which).status());
+  for (Varying& end : ends) end.axis -= stated;
   const size_t batch = static_cast<size_t>(stated);
   size_t names = 0;
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, std::span(data).subspan(batch), n.Input(1), &names));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, std::span(data).subspan(batch), which, &names, ends));
   const int64_t count = NumElements(std::span(data).subspan(batch, names));
   Shape flat = {NumElements(std::span(data).first(batch + names))};
   flat.insert(flat.end(), data.begin() + static_cast<std::ptrdiff_t>(batch + names), data.end());
@@ -51,7 +72,8 @@ absl::Status GatherNd(Context& c, const OnnxNode& n) {
     const ValueId starts = Counting(c, DType::kI64, std::move(apart), count);
     TEMPER_ASSIGN_OR_RETURN(at, c.Call("add", {}, {at, starts}));
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, n.Input(0), at, std::move(flat)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, whole, at, std::move(flat)));
+  c.AddVaryings(v, varyings);
   return c.Set(n, v);
 }
 
@@ -157,7 +179,7 @@ absl::Status CumProd(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> IndexTable() {
   static constexpr TableEntry kTable[] = {{"GatherElements", GatherElements, 2, Extents::kAlongAnyAxis},
-                                          {"GatherND", GatherNd, 2},
+                                          {"GatherND", GatherNd, 2, Extents::kAlongAnyAxis},
                                           {"ReverseSequence", ReverseSequence, 2},
                                           {"OneHot", OneHot, 3, Extents::kAlongAnyAxis},
                                           {"CumSum", CumSum, 2, Extents::kAlongAnyAxis},

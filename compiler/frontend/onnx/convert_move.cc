@@ -14,8 +14,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kMostPadded = int64_t{1} << 24;  // elements along an axis that are gathered one by one
-
 // An axis of the new shape that varies. `told`: what the shape says that it has; kNoValue: it says nothing.
 struct NewAxis {
   size_t axis = 0;
@@ -354,107 +352,6 @@ absl::Status Tile(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// The tensor beside itself again and again along each axis. What negative pads take away is gone before that.
-absl::StatusOr<ValueId> PadWrapped(Context& c, ValueId v, const Ints& pads) {
-  const size_t rank = c.ShapeOf(v).size();
-  if (pads.size() != 2 * rank) return absl::InvalidArgumentError("pads has two elements an axis");
-  for (size_t d = 0; d < rank; ++d) {
-    const int64_t extent = c.ShapeOf(v)[d], begin = pads[d], end = pads[rank + d];
-    if (begin == 0 && end == 0) continue;
-    TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, v, {static_cast<int64_t>(d)}, "Pad"));
-    if (std::max(begin, end) > kMostPadded || std::min(begin, end) < -extent)
-      return absl::InvalidArgumentError("pads are out of range");
-    const int64_t cut = std::max<int64_t>(-begin, 0), left = extent - cut - std::max<int64_t>(-end, 0);
-    if (left < 1) return absl::InvalidArgumentError("pads leave nothing to repeat");
-    const int64_t added = std::max<int64_t>(begin, 0), count = added + left + std::max<int64_t>(end, 0);
-    Ints at;
-    for (int64_t i = 0; i < count; ++i) at.push_back(cut + ((i - added) % left + left) % left);
-    TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, c.IntVector(at), static_cast<int64_t>(d)));
-  }
-  return v;
-}
-
-// Readies `v` for constant pads along axes that vary: behind the end comes what is padded with. What the result has
-// along them.
-absl::StatusOr<Varyings> PadAlongVarying(Context& c, const Ints& pads, double value, ValueId& v) {
-  Varyings padded;
-  for (const Varying own : Varyings(c.VaryingsOf(v))) {
-    const size_t axis = static_cast<size_t>(own.axis);
-    const int64_t begin = pads[axis], end = pads[pads.size() / 2 + axis];
-    if (begin == 0 && end == 0) continue;
-    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "Pad"));
-    TEMPER_ASSIGN_OR_RETURN(v, end > 0 ? FilledAlong(c, v, own.axis, value) : WholeAlong(c, v, own.axis));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, own.extent, begin + end - 1, 1));
-    padded.push_back({own.axis, extent});
-  }
-  return padded;
-}
-
-absl::Status Pad(Context& c, const OnnxNode& n) {
-  const size_t rank = c.ShapeOf(n.Input(0)).size();
-  Ints pads = n.Ints("pads");
-  double value = n.Float("value", 0);
-  if (n.Input(1) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(pads, c.KnownInts(n.Input(1), "pads"));
-  }
-  if (n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(std::vector<double> values, c.KnownFloats(n.Input(2), "the value to pad with"));
-    if (values.size() == 1) value = values[0];
-  }
-  if (n.Input(3) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(Ints axes, c.KnownInts(n.Input(3), "axes"));
-    if (pads.size() != 2 * axes.size()) return absl::InvalidArgumentError("pads has two elements an axis");
-    Ints all(2 * rank, 0);
-    for (size_t i = 0; i < axes.size(); ++i) {
-      TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(axes[i], static_cast<int64_t>(rank)));
-      all[static_cast<size_t>(axis)] = pads[i];
-      all[rank + static_cast<size_t>(axis)] = pads[axes.size() + i];
-    }
-    pads = std::move(all);
-  }
-  const std::string mode = n.String("mode", "constant");
-  if (mode == "wrap") {
-    TEMPER_ASSIGN_OR_RETURN(ValueId v, PadWrapped(c, n.Input(0), pads));
-    return c.Set(n, v);
-  }
-  ValueId v = n.Input(0);
-  Varyings padded;
-  const bool counts = std::ranges::all_of(pads, [](int64_t p) { return p > -kMostExtent && p < kMostExtent; });
-  if (mode == "constant" && pads.size() == 2 * rank && counts) {
-    TEMPER_ASSIGN_OR_RETURN(padded, PadAlongVarying(c, pads, value, v));
-  }
-  for (size_t d = 0; (mode == "edge" || mode == "reflect") && pads.size() == 2 * rank && counts && d < rank; ++d) {
-    const Varying* own = c.VaryingAlong(v, static_cast<int64_t>(d));
-    if (own == nullptr || (pads[d] == 0 && pads[rank + d] == 0)) continue;
-    TEMPER_ASSIGN_OR_RETURN(v, PaddedFromEnds(c, v, Varying(*own), pads[d], pads[rank + d], mode));
-    pads[d] = 0, pads[rank + d] = 0;
-  }
-  TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads), value, mode));
-  c.AddVaryings(v, padded);
-  return c.Set(n, v);
-}
-
-// Each axis cut down or padded with zeros to its new length; what is odd is missing, or added, at the end.
-absl::Status CenterCropPad(Context& c, const OnnxNode& n) {
-  const Shape from = c.ShapeOf(n.Input(0));
-  const size_t rank = from.size();
-  TEMPER_ASSIGN_OR_RETURN(const Ints shape, c.KnownInts(n.Input(1), "the new shape"));
-  const Ints axes = n.Ints("axes", AxesFrom(0, static_cast<int64_t>(rank)));
-  if (shape.size() != axes.size()) return absl::InvalidArgumentError("the new shape has one length an axis");
-  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), axes, "CenterCropPad"));
-  Ints pads(2 * rank, 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], static_cast<int64_t>(rank)));
-    const size_t d = static_cast<size_t>(axis);
-    if (shape[i] < 0) return absl::InvalidArgumentError("a length is negative");
-    const int64_t added = shape[i] - from[d];
-    pads[d] = added / 2;
-    pads[rank + d] = added - added / 2;
-  }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Pad(n.Input(0), std::move(pads)));
-  return c.Set(n, v);
-}
-
 // What an image has whose height and width become so many times as much, or a part of it: as whole images have them.
 absl::StatusOr<Varyings> ScaledImage(Context& c, ValueId& image, int64_t factor, int64_t divisor) {
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, image, "a choice of blocks"));
@@ -512,8 +409,6 @@ std::span<const TableEntry> MoveTable() {
                                           {"Gather", Gather, 2, Extents::kAlongAnyAxis},
                                           {"Expand", Expand, 2, Extents::kAlongAnyAxis},
                                           {"Tile", Tile, 2, Extents::kAlongAnyAxis},
-                                          {"Pad", Pad, 1, Extents::kAlongAnyAxis},
-                                          {"CenterCropPad", CenterCropPad, 2},
                                           {"DepthToSpace", DepthToSpace, 1, Extents::kAlongAnyAxis},
                                           {"SpaceToDepth", SpaceToDepth, 1, Extents::kAlongAnyAxis}};
   return kTable;

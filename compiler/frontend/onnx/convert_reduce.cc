@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/context.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -37,12 +38,36 @@ absl::StatusOr<ValueId> UnaryIfAny(Context& c, std::string_view op, ValueId v) {
   return c.Call(std::string(op), {}, {v});
 }
 
+// How many bools hold, of which the numbers are added up, all of them: what a shape is made of, too. nullopt: others
+// are added up.
+absl::StatusOr<std::optional<ValueId>> CountOfBools(Context& c, const OnnxNode& n, const std::vector<int64_t>& axes) {
+  const ValueId x = n.Input(0), holds = BoolsOf(c, x);
+  if (n.proto.op_type() != "ReduceSum" || holds == x || c.Known(x) != nullptr || NumElements(c.ShapeOf(x)) == 0)
+    return std::nullopt;
+  Shape shape;
+  for (int64_t d = 0; d < c.Rank(x); ++d) {
+    const bool added = std::ranges::find(axes, d) != axes.end();
+    const bool single = c.ShapeOf(x)[static_cast<size_t>(d)] == 1 && c.VaryingAlong(x, d) == nullptr;
+    if (!added && !single) return std::nullopt;
+    if (!added || n.Int("keepdims", 1) != 0) shape.push_back(1);
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId count, CountOf(c, holds));
+  TEMPER_ASSIGN_OR_RETURN(count, c.Reshape(count, std::move(shape)));
+  TEMPER_ASSIGN_OR_RETURN(count, c.Cast(count, c.TypeOf(x).dtype));
+  return count;
+}
+
 absl::Status Reduce(Context& c, const OnnxNode& n) {
   const auto* rule = std::find_if(std::begin(kReductions), std::end(kReductions),
                                   [&](const Reduction& r) { return r.onnx == n.proto.op_type(); });
   TEMPER_ASSIGN_OR_RETURN(auto axes, AxesOf(c, n, 1, c.Rank(n.Input(0))));
   const bool none = !axes.has_value() || axes->empty();
   const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  if (!(none && n.Int("noop_with_empty_axes", 0) != 0)) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<ValueId> count,
+                            CountOfBools(c, n, none ? AxesFrom(0, c.Rank(n.Input(0))) : *axes));
+    if (count.has_value()) return c.Set(n, *count);
+  }
   ValueId v = n.Input(0);
   const std::string_view op = rule->op;
   if (rule->in_floats && !IsFloat(dtype)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/ends.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/places.h"
@@ -108,23 +109,53 @@ absl::Status ScatterElements(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
+// Makes places, [n], and updates, [m, slice], as many: those that one of them does not have go nowhere. A model that
+// runs has as many of both, but perhaps not as much room for them.
+absl::Status MakeAsMany(Context& c, ValueId& at, ValueId& updates) {
+  if (c.VaryingsOf(at) == c.VaryingsOf(updates) && c.ShapeOf(at)[0] == c.ShapeOf(updates)[0]) return absl::OkStatus();
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, at, "ScatterND"));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, updates, "ScatterND"));
+  TEMPER_ASSIGN_OR_RETURN(at, Filled(c, at, -1));
+  TEMPER_ASSIGN_OR_RETURN(const Varyings ends, MakeWhole(c, updates));
+  const int64_t room = std::min(c.ShapeOf(at)[0], c.ShapeOf(updates)[0]);
+  TEMPER_ASSIGN_OR_RETURN(at, c.Slice(at, 0, 0, room));
+  TEMPER_ASSIGN_OR_RETURN(updates, c.Slice(updates, 0, 0, room));
+  if (ends.empty()) return absl::OkStatus();
+  TEMPER_ASSIGN_OR_RETURN(const ValueId there, WithinExtent(c, ends[0], room));
+  TEMPER_ASSIGN_OR_RETURN(at, c.Call("where", {}, {there, at, c.Scalar(DType::kI64, -1)}));
+  return absl::OkStatus();
+}
+
 absl::Status ScatterNd(Context& c, const OnnxNode& n) {
-  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "ScatterND"));
   const Shape shape = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const std::string reduction, ReductionOf(c, n));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "ScatterND"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(1), {-1}, "ScatterND"));
+  ValueId data = n.Input(0), updates = n.Input(2);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings own, MakeWhole(c, data));
   size_t names = 0;
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, shape, n.Input(1), &names));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesOfSlices(c, shape, n.Input(1), &names, own));
+  for (const Varying& v : own) {
+    // Slices are as long as the data's.
+    const int64_t axis = v.axis - static_cast<int64_t>(names) + c.Rank(at);
+    const Varying* there = v.axis < static_cast<int64_t>(names) ? nullptr : c.VaryingAlong(updates, axis);
+    if (there != nullptr && there->extent != v.extent) return MustBeKnown(c, updates, "ScatterND");
+    TEMPER_ASSIGN_OR_RETURN(updates, there != nullptr ? WholeAlong(c, updates, axis) : updates);
+  }
   const int64_t count = NumElements(std::span(shape).first(names)),
                 slice = NumElements(std::span(shape).subspan(names));
-  const int64_t number = NumElements(c.ShapeOf(at));
-  if (NumElements(c.ShapeOf(n.Input(2))) != number * slice)
+  const int64_t number = NumElements(c.ShapeOf(at)), given = NumElements(c.ShapeOf(updates));
+  const bool counted = c.Varies(at) || c.Varies(updates);
+  if (slice > 0 && (given % slice != 0 || (given != number * slice && !counted)))
     return absl::InvalidArgumentError("the updates are as many as the indices name");
-  if (count * slice == 0 || number == 0) return c.Set(n, n.Input(0));
+  if (count * slice == 0 || number == 0 || given == 0) return c.Set(n, n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {number}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId data, c.Reshape(n.Input(0), {count, slice}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId updates, c.Reshape(n.Input(2), {number, slice}));
+  TEMPER_ASSIGN_OR_RETURN(data, c.Reshape(data, {count, slice}));
+  TEMPER_ASSIGN_OR_RETURN(updates, c.Reshape(updates, {given / slice, slice}));
+  TEMPER_RETURN_IF_ERROR(MakeAsMany(c, at, updates));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, ScatterSlices(c, data, at, updates, reduction));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
+  c.AddVaryings(v, own);
   return c.Set(n, v);
 }
 
@@ -187,7 +218,7 @@ absl::Status TensorScatter(Context& c, const OnnxNode& n) {
 std::span<const TableEntry> ScatterTable() {
   static constexpr TableEntry kTable[] = {{"ScatterElements", ScatterElements, 3, Extents::kAlongAnyAxis},
                                           {"Scatter", ScatterElements, 3, Extents::kAlongAnyAxis},
-                                          {"ScatterND", ScatterNd, 3},
+                                          {"ScatterND", ScatterNd, 3, Extents::kAlongAnyAxis},
                                           {"TensorScatter", TensorScatter, 2}};
   return kTable;
 }

@@ -67,7 +67,8 @@ absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
   if (shape.empty()) return absl::UnimplementedError("takes an axis");
   const std::string what = absl::StrCat("non-zero ", n.Input(0));
   if (const ValueId known = c.Made(what); known != kNoValue) return c.Set(n, known);
-  ValueId holds = n.Input(0);
+  const ValueId given = BoolsOf(c, n.Input(0));
+  ValueId holds = given;
   if (c.TypeOf(holds).dtype != DType::kBool) {
     TEMPER_ASSIGN_OR_RETURN(holds, c.Call("equal", {}, {holds, c.Scalar(c.TypeOf(holds).dtype, 0)}));
     TEMPER_ASSIGN_OR_RETURN(holds, c.Call("not", {}, {holds}));
@@ -76,6 +77,10 @@ absl::Status NonZeroVarying(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
   TEMPER_ASSIGN_OR_RETURN(holds, c.Reshape(holds, {NumElements(shape)}));
   TEMPER_ASSIGN_OR_RETURN(ValueId places, PlacesThatHold(c, holds));
+  if (c.TypeOf(given).dtype == DType::kBool) {  // models count them in another way, too
+    TEMPER_ASSIGN_OR_RETURN(const ValueId count, CountOf(c, given, c.VaryingsOf(places)[0].extent));
+    c.SetVaryings(places, {{0, count}});
+  }
   TEMPER_ASSIGN_OR_RETURN(places, c.NewAxis(places, 0));
   const auto column = [&](const Ints& numbers) { return c.NewAxis(c.IntVector(numbers), 1); };
   TEMPER_ASSIGN_OR_RETURN(const ValueId strides, column(RowMajorStrides(shape)));

@@ -2,22 +2,28 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/ends.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
 
-// Behind the end of an axis whose extent only the run knows come elements that are sorted last.
+// Behind the end of an axis whose extent only the run knows come elements that are sorted last. Lines behind other ends
+// are sorted like others.
 absl::StatusOr<ValueId> WholeAxis(Context& c, ValueId x, int64_t axis, bool largest) {
   if (!c.Varies(x)) return x;
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, "TopK"));
-  if (c.VaryingsOf(x).size() > 1 || c.VaryingAlong(x, axis) == nullptr)
-    return absl::UnimplementedError("another axis has an extent that only the run knows");
   const DType dtype = c.TypeOf(x).dtype;
-  if (IsFloat(dtype)) return Filled(c, x, (largest ? -1 : 1) * std::numeric_limits<double>::infinity());
-  if (Info(dtype).bits > 32) return absl::UnimplementedError("integers of 64 bits, as many as only the run knows");
-  return Filled(c, x, largest ? Lowest(dtype) : Largest(dtype));
+  if (c.VaryingAlong(x, axis) != nullptr) {
+    if (!IsFloat(dtype) && Info(dtype).bits > 32)
+      return absl::UnimplementedError("integers of 64 bits, as many as only the run knows");
+    const double extreme = IsFloat(dtype) ? (largest ? -1 : 1) * std::numeric_limits<double>::infinity()
+                                          : (largest ? Lowest(dtype) : Largest(dtype));
+    TEMPER_ASSIGN_OR_RETURN(x, FilledAlong(c, x, axis, extreme));
+  }
+  TEMPER_RETURN_IF_ERROR(MakeWhole(c, x).status());
+  return x;
 }
 
 absl::Status TopK(Context& c, const OnnxNode& n) {
@@ -48,15 +54,17 @@ absl::Status TopK(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId values, GatherInLines(c, x, places));
   TEMPER_ASSIGN_OR_RETURN(const ValueId positions, c.Cast(places, DType::kI64));
   int output = 0;
-  ValueId extent = kNoValue;
+  Varyings varyings = c.VaryingsOf(n.Input(0));
+  std::erase_if(varyings, [axis](const Varying& v) { return v.axis == axis; });
   if (varies) {
-    TEMPER_ASSIGN_OR_RETURN(extent, c.Reshape(n.Input(1), {}));
+    TEMPER_ASSIGN_OR_RETURN(ValueId extent, c.Reshape(n.Input(1), {}));
     TEMPER_ASSIGN_OR_RETURN(extent, c.Cast(extent, DType::kI64));
+    varyings.push_back({axis, extent});
   }
   for (ValueId v : {values, positions}) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, result));
     TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(shape.size(), last, axis)));
-    if (varies) c.SetVaryings(v, {{axis, extent}});
+    c.AddVaryings(v, varyings);
     TEMPER_RETURN_IF_ERROR(c.Set(n, v, output++));
   }
   return absl::OkStatus();

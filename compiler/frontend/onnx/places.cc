@@ -11,6 +11,8 @@
 namespace temper::onnx_frontend {
 namespace {
 
+constexpr int64_t kLeastPlaces = 2;  // that there is room for, of those that hold
+
 absl::StatusOr<ValueId> Scaled(Context& c, ValueId v, int64_t factor) {
   if (factor == 1) return v;
   return c.Call("mul", {}, {v, c.Scalar(DType::kI64, static_cast<double>(factor))});
@@ -113,7 +115,8 @@ absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId 
   return c.Call("add", {}, {at, beside});
 }
 
-absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names) {
+absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names,
+                                       const Varyings& ends) {
   Shape shape = c.ShapeOf(indices);
   if (shape.empty() || shape.back() < 1 || shape.back() > static_cast<int64_t>(data.size()))
     return absl::InvalidArgumentError("the last axis of the indices is as long as the axes that they name");
@@ -126,7 +129,8 @@ absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data
     const int64_t at = static_cast<int64_t>(d);
     TEMPER_ASSIGN_OR_RETURN(ValueId one, c.Slice(indices, last, at, at + 1));
     TEMPER_ASSIGN_OR_RETURN(one, c.Reshape(one, shape));
-    TEMPER_ASSIGN_OR_RETURN(one, Inside(c, one, data[d]));
+    const auto end = std::ranges::find(ends, at, &Varying::axis);
+    TEMPER_ASSIGN_OR_RETURN(one, Inside(c, one, data[d], end == ends.end() ? kNoValue : end->extent));
     TEMPER_ASSIGN_OR_RETURN(one, Scaled(c, one, strides[d]));
     if (sum == kNoValue) {
       sum = one;
@@ -137,12 +141,30 @@ absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data
   return sum;
 }
 
+ValueId BoolsOf(const Context& c, ValueId v) {
+  const std::optional<Node> made = c.MakerOf(v);
+  const bool casts = made.has_value() && made->op == "cast" && c.TypeOf(made->inputs[0]).dtype == DType::kBool;
+  return casts ? made->inputs[0] : v;
+}
+
+absl::StatusOr<ValueId> CountOf(Context& c, ValueId holds, ValueId counted) {
+  const std::string what = absl::StrCat("how many hold of ", holds);
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
+  if (counted == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(counted, c.Cast(holds, DType::kI64));
+    TEMPER_ASSIGN_OR_RETURN(counted, c.Reduce("reduce_sum", counted, AxesFrom(0, c.Rank(holds)), false));
+    c.SetMost(counted, std::max(NumElements(c.ShapeOf(holds)), kLeastPlaces));
+  }
+  c.KeepMade(what, counted);
+  return counted;
+}
+
 absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds) {
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, holds, "what takes some of them"));
   TEMPER_ASSIGN_OR_RETURN(holds, Filled(c, holds, 0));
   TEMPER_RETURN_IF_ERROR(CheckPlaces(c.ShapeOf(holds)));
   // An axis of one element is none that a reshape could tell from others.
-  while (c.ShapeOf(holds)[0] < 2) {
+  while (c.ShapeOf(holds)[0] < kLeastPlaces) {
     TEMPER_ASSIGN_OR_RETURN(holds, c.Concat({holds, c.Constant(NDArray(DType::kBool, {1}))}, 0));
   }
   const int64_t count = c.ShapeOf(holds)[0];

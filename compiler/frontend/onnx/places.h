@@ -31,8 +31,14 @@ absl::Status CheckReach(const Shape& data, const Shape& indices, int64_t axis);
 absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis,
                                          ValueId varying = kNoValue);
 // The last axis of `indices` names the first axes of `data`: the places of what they name, in units of what is left of
-// it. `names` is the number of named axes.
-absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names);
+// it. `names` is the number of named axes. `ends`: extents that only the run knows, by axes of `data`.
+absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names,
+                                       const Varyings& ends = {});
+// Bools of which these are numbers, 0 or 1; other values as they are.
+ValueId BoolsOf(const Context& c, ValueId v);
+// How many bools hold, an i64 without axes: the same value of the same bools, as often as it is asked for. `counted`
+// becomes that value if there is none yet.
+absl::StatusOr<ValueId> CountOf(Context& c, ValueId holds, ValueId counted = kNoValue);
 // Where bools of one axis hold, in their order, in i64: as many as only the run knows.
 absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds);
 // Parts one behind another along an axis of which only the run knows how many elements some of them have.

@@ -8,10 +8,11 @@ namespace {
 using Tables = std::vector<std::span<const TableEntry>>;
 
 Tables Own() {
-  return {ElementwiseTable(), ConvTable(),  MoveTable(),     IndexTable(),     EinsumTable(),   AttentionTable(),
-          ReduceTable(),      BoxesTable(), ResizeTable(),   RecurrentTable(), SampleTable(),   SortTable(),
-          KnownTable(),       MathTable(),  QuantizeTable(), ControlTable(),   SequenceTable(), SignalTable(),
-          LossTable(),        PoolTable(),  RoiTable(),      ScatterTable(),   SelectTable(),   BitsTable()};
+  return {ElementwiseTable(), ConvTable(),      MoveTable(),     PadTable(),    IndexTable(),
+          EinsumTable(),      AttentionTable(), ReduceTable(),   BoxesTable(),  ResizeTable(),
+          RecurrentTable(),   SampleTable(),    SortTable(),     KnownTable(),  MathTable(),
+          QuantizeTable(),    ControlTable(),   SequenceTable(), SignalTable(), LossTable(),
+          PoolTable(),        RoiTable(),       ScatterTable(),  SelectTable(), BitsTable()};
 }
 
 Tables Contrib() { return {ContribTable(), GroupAttentionTable(), ContribRecurrentTable()}; }

@@ -124,6 +124,8 @@ const RangeChain kImageChains[] = {
      BackToTheSizeOfX({1, 0, 0, 0}, {"nearest", "half_pixel", "round_prefer_ceil"})},
     {"back to a size, corner to corner", {1, 2, -1, 6}, BackToTheSizeOfX({1, 0, 0, 0}, {"linear", "align_corners"})},
     {"to one size", {1, 2, -1, 3}, ToSize({1, 2, 5, 3}, {"linear", "half_pixel"})},
+    {"to one size, between four", {1, 2, -1, 3}, ToSize({1, 2, 5, 3}, {"cubic", "half_pixel"})},
+    {"back to a size, between four", {1, 2, -1, 6}, BackToTheSizeOfX({1, 0, 0, 0}, {"cubic", "align_corners"})},
     {"to one element", {1, 2, -1, 3}, ToSize({1, 2, 1, 3}, {"linear", "pytorch_half_pixel"})},
     {"to one element of corners", {1, 2, -1, 3}, ToSize({1, 2, 1, 3}, {"linear", "align_corners"})},
     {"a table as long as the image",
@@ -247,9 +249,12 @@ TEST(OnnxRange, PadsThatReachFurtherThanThereMayBe) {
 }
 
 TEST(OnnxRange, ResizesThatAnEndDecides) {
-  const auto cubic = ToSize({1, 2, 5}, {"cubic", "half_pixel"});
+  const auto smooth = [](ModelBuilder& m) {
+    ToSize({1, 2, 5}, {"linear", "half_pixel"})(m);
+    ModelBuilder::SetInt(*m.model.mutable_graph()->mutable_node(0), "antialias", 1);
+  };
   const std::pair<RangeChain, const char*> refused[] = {
-      {{"a filter of four to a size", {1, 2, -1}, cubic}, "depend on extents"},
+      {{"a filter as wide as the size makes it", {1, 2, -1}, smooth}, "depend on extents"},
       {{"a third", {1, 2, -1}, Scaled({1, 1, 0.3f}, {"nearest", "asymmetric", "floor"})}, "a scale of"},
       {{"nothing", {1, 2, -1}, Scaled({1, 1, 0.25}, {"nearest", "asymmetric", "floor"})}, "may leave nothing"},
   };

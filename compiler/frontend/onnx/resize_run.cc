@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/ends.h"
@@ -46,8 +47,7 @@ absl::Status CheckByRun(const Resampling& r) {
   const bool between = r.mode != "nearest";
   for (const char* known :
        {"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"}) {
-    if (r.coordinates == known && !r.antialias && r.mode != "cubic" && !(between && r.exclude_outside))
-      return absl::OkStatus();
+    if (r.coordinates == known && !r.antialias && !(between && r.exclude_outside)) return absl::OkStatus();
   }
   return absl::UnimplementedError("such coordinates or a filter depend on extents that only the run knows");
 }
@@ -74,6 +74,13 @@ ValueId NearestTo(Formula& f, const std::string& mode, ValueId x) {
   if (mode == "floor") return f.Call("floor", {x});
   if (mode == "ceil") return f.Call("ceil", {x});
   return mode == "round_prefer_floor" ? f.Call("ceil", {f.Plus(x, -0.5)}) : f.Call("floor", {f.Plus(x, 0.5)});
+}
+
+// As resize_matrix.cc has it, of an element less than 1 away, or from 1 to 2.
+ValueId Cubic(Formula& f, ValueId distance, double a, bool is_near) {
+  const ValueId x = f.Call("abs", {distance});
+  if (is_near) return f.Plus(f.Mul(f.Mul(f.Plus(f.Times(x, a + 2), -(a + 3)), x), x), 1);
+  return f.Plus(f.Mul(f.Plus(f.Mul(f.Plus(f.Times(x, a), -5 * a), x), 8 * a), x), -4 * a);
 }
 
 // Whether no element of the nearest ones lies behind the end, wherever that is.
@@ -141,22 +148,31 @@ absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& 
   TEMPER_ASSIGN_OR_RETURN(x, WholeAlong(c, x, axis.axis));
   ValueId at = Positions(f, r, in, out, scale, Counting(c, DType::kF32, {as.out}));
   const ValueId last = f.Call("max", {f.Plus(in, -1), f.Number(0)});
-  if (r.mode == "nearest") at = NearestTo(f, r.nearest, at);
-  at = f.Call("min", {f.Call("max", {at, f.Number(0)}), last});
-  const ValueId low = f.Call("floor", {at}), high = f.Call("min", {f.Plus(low, 1), last});
-  const ValueId low_at = f.Cast(low, "i64"), high_at = f.Cast(high, "i64");
-  TEMPER_RETURN_IF_ERROR(f.status());
-  TEMPER_ASSIGN_OR_RETURN(const ValueId below, c.Gather(x, low_at, axis.axis));
-  if (r.mode == "nearest") return below;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId above, c.Gather(x, high_at, axis.axis));
+  const auto inside = [&](ValueId position) { return f.Call("min", {f.Call("max", {position, f.Number(0)}), last}); };
+  if (r.mode == "nearest") {
+    const ValueId nearest = f.Cast(inside(NearestTo(f, r.nearest, at)), "i64");
+    TEMPER_RETURN_IF_ERROR(f.status());
+    return c.Gather(x, nearest, axis.axis);
+  }
+  const ValueId low = f.Call("floor", {at}), share = f.Sub(at, low);
   Shape along(c.ShapeOf(x).size() - static_cast<size_t>(axis.axis), 1);
   along[0] = as.out;
-  TEMPER_ASSIGN_OR_RETURN(ValueId share, c.Call("sub", {}, {at, low}));
-  TEMPER_ASSIGN_OR_RETURN(share, c.Reshape(share, std::move(along)));
-  TEMPER_ASSIGN_OR_RETURN(share, c.Cast(share, dtype));
-  Formula mixed(c, dtype);
-  const ValueId v = mixed.Add(mixed.Mul(below, mixed.Minus(1, share)), mixed.Mul(above, share));
-  TEMPER_RETURN_IF_ERROR(mixed.status());
+  Formula sum(c, dtype);
+  ValueId v = kNoValue;
+  const bool cubic = r.mode == "cubic";
+  for (const int tap : cubic ? std::vector<int>{-1, 0, 1, 2} : std::vector<int>{0, 1}) {
+    // What lies outside is the element at that end.
+    const ValueId place = f.Cast(inside(f.Plus(low, tap)), "i64"), distance = f.Plus(share, -tap);
+    ValueId weight =
+        cubic ? Cubic(f, distance, r.cubic_a, tap == 0 || tap == 1) : f.Sub(f.Number(1), f.Call("abs", {distance}));
+    TEMPER_RETURN_IF_ERROR(f.status());
+    TEMPER_ASSIGN_OR_RETURN(const ValueId seen, c.Gather(x, place, axis.axis));
+    TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, along));
+    TEMPER_ASSIGN_OR_RETURN(weight, c.Cast(weight, dtype));
+    const ValueId term = sum.Mul(seen, weight);
+    v = v == kNoValue ? term : sum.Add(v, term);
+  }
+  TEMPER_RETURN_IF_ERROR(sum.status());
   return v;
 }
 

@@ -62,6 +62,17 @@ std::function<void(ModelBuilder&)> Pooled(const char* op, const Ints& kernel, co
     if (ceil) ModelBuilder::SetInt(node, "ceil_mode", 1);
   };
 }
+std::function<void(ModelBuilder&)> Same(const char* op, int64_t kernel, const char* pads, int64_t stride = 2) {
+  return [=](ModelBuilder& m) {
+    const bool conv = std::string_view(op) == "Conv";
+    if (conv) Weights(m, "w", {3, 2, kernel});
+    onnx::NodeProto& node =
+        m.Node(op, conv ? std::vector<std::string>{"x", "w"} : std::vector<std::string>{"x"}, {"y"});
+    ModelBuilder::SetInts(node, "kernel_shape", {kernel});
+    ModelBuilder::SetInts(node, "strides", {stride});
+    ModelBuilder::SetString(node, "auto_pad", pads);
+  };
+}
 std::function<void(ModelBuilder&)> Spread(const Ints& kernel, int64_t stride, int64_t pad, int64_t extra) {
   return [=](ModelBuilder& m) {
     Ints filter = {2, 3};
@@ -152,6 +163,10 @@ const RangeChain kImageChains[] = {
     {"a maximum that reaches out", {2, 2, -1}, Pooled("MaxPool", {2}, {2}, {0, 0}, true)},
     {"a maximum that begins at the end", {2, 2, -1}, Pooled("MaxPool", {2}, {2}, {0, 1}, true)},
     {"a maximum of single ones", {2, 2, -1}, Pooled("MaxPool", {1}, {3}, {0, 0}, true)},
+    {"a maximum with pads before by the extent", {2, 2, -1}, Same("MaxPool", 3, "SAME_LOWER")},
+    {"an average with pads behind by the extent", {2, 2, -1}, Same("AveragePool", 4, "SAME_UPPER")},
+    {"a convolution with pads by the extent", {2, 2, -1}, Same("Conv", 3, "SAME_UPPER")},
+    {"a convolution by long steps", {2, 2, -1}, Same("Conv", 2, "SAME_LOWER", 3)},
     {"rolled on", {2, -1, 3}, Rolled(1)},
     {"rolled back", {2, -1, 3}, Rolled(-2)},
     {"the last ones", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", -2, kEnd, 1); }},

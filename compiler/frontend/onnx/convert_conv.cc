@@ -36,11 +36,11 @@ absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId
   if (c.Rank(weight) != c.Rank(x)) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(const ValueId filters, AsImage(c, weight));
   const Shape& shape = c.ShapeOf(weight);
-  TEMPER_ASSIGN_OR_RETURN(const Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(image)));
+  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, Ints(shape.begin() + 2, shape.end()), c.ShapeOf(image)));
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, 0, w, image));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("group", n.Int("group", 1));
   if (sums != c.TypeOf(x).dtype) attrs.Set("result", std::string(Name(sums)));
-  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, w, 0, image));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("conv2d", std::move(attrs), {image, filters}));
   c.AddVaryings(v, moved);
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, bias));
@@ -80,15 +80,15 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   return SetImage(c, n, v);
 }
 
-absl::StatusOr<ValueId> PooledAs(Context& c, const OnnxNode& n, const Window& w, ValueId x, bool counts_pads) {
+absl::StatusOr<ValueId> PooledAs(Context& c, const OnnxNode& n, Window w, ValueId x, bool counts_pads) {
   const bool average = n.proto.op_type() == "AveragePool";
   const DType dtype = c.TypeOf(x).dtype;
+  const double least = IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, average ? 0 : least, w, x));
   Attrs attrs = WindowAttrs(w);
   attrs.Set("kernel", w.kernel);
   if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
   if (average && counts_pads) attrs.Set("count_include_pad", int64_t{1});
-  const double least = IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype);
-  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, w, average ? 0 : least, x));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x}));
   c.AddVaryings(v, moved);
   return v;
@@ -99,7 +99,8 @@ bool CountsToVaryingEnd(Context& c, const OnnxNode& n, const Window& w, ValueId 
   return n.proto.op_type() == "AveragePool" && std::ranges::any_of(c.VaryingsOf(x), [&](const Varying& v) {
            if (v.axis < 2) return false;
            const size_t d = static_cast<size_t>(v.axis) - 2;
-           const bool pads = w.pads[d] > 0 || w.pads[w.kernel.size() + d] > 0;
+           const bool same = n.String("auto_pad", "NOTSET").starts_with("SAME");
+           const bool pads = same || w.pads[d] > 0 || w.pads[w.kernel.size() + d] > 0;
            return n.Int("ceil_mode", 0) != 0 || (pads && n.Int("count_include_pad", 0) == 0);
          });
 }

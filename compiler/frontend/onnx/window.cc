@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
 #include "compiler/frontend/onnx/extents.h"
+#include "compiler/frontend/onnx/formula.h"
+#include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
 namespace {
@@ -85,22 +88,54 @@ Attrs WindowAttrs(const Window& w) {
   return attrs;
 }
 
-absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const Window& w, double filler,
-                                          ValueId& image) {
+namespace {
+
+// `image` along an axis that varies, with `filler` around it for windows that stop `most` times at the most: how much
+// there is before it depends on the extent.
+absl::StatusOr<ValueId> PaddedToSame(Context& c, const OnnxNode& n, ValueId image, const Varying& along, int64_t most,
+                                     int64_t stride, int64_t span, double filler) {
+  const int64_t length = (most - 1) * stride + span, extent = c.ShapeOf(image)[static_cast<size_t>(along.axis)];
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({length}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, along.extent, -1, stride));
+  Formula f(c, DType::kI64);
+  const ValueId seen = f.Plus(f.Times(f.Plus(stops, -1), static_cast<double>(stride)), static_cast<double>(span));
+  const ValueId total = f.Call("max", {f.Sub(seen, along.extent), f.Number(0)}), half = f.Div(total, f.Number(2));
+  const bool upper = n.String("auto_pad", "NOTSET") == "SAME_UPPER";
+  const ValueId at = f.Sub(Counting(c, DType::kI64, {length}), upper ? half : f.Sub(total, half));
+  ValueId inside = f.Call("and", {f.Call("less_equal", {f.Number(0), at}), f.Call("less", {at, along.extent})});
+  const ValueId place = f.Clip(at, 0, static_cast<double>(extent - 1));
+  TEMPER_RETURN_IF_ERROR(f.status());
+  Shape shape(c.ShapeOf(image).size() - static_cast<size_t>(along.axis), 1);
+  shape[0] = length;
+  TEMPER_ASSIGN_OR_RETURN(inside, c.Reshape(inside, std::move(shape)));
+  TEMPER_ASSIGN_OR_RETURN(image, WholeAlong(c, image, along.axis));
+  TEMPER_ASSIGN_OR_RETURN(image, c.Gather(image, place, along.axis));
+  return c.Call("where", {}, {inside, image, c.Scalar(c.TypeOf(image).dtype, filler)});
+}
+
+}  // namespace
+
+absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double filler, Window& w, ValueId& image) {
   const bool same = n.String("auto_pad", "NOTSET").starts_with("SAME");
   const size_t axes = w.kernel.size();
   Varyings moved;
   for (const Varying v : Varyings(c.VaryingsOf(image))) {
     if (v.axis < 2) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, image, n.proto.op_type()));
     const size_t d = static_cast<size_t>(v.axis) - 2;
     const int64_t stride = w.strides[d], span = (w.kernel[d] - 1) * w.dilations[d] + 1, behind = w.pads[axes + d];
-    // How such pads share out depends on the extent, but for windows that stop everywhere.
+    if (same && stride != 1) {
+      const int64_t most = CeilDiv(c.ShapeOf(image)[static_cast<size_t>(v.axis)], stride);
+      TEMPER_ASSIGN_OR_RETURN(image, PaddedToSame(c, n, image, v, most, stride, span, filler));
+      w.pads[d] = w.pads[axes + d] = 0;
+      TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, v.extent, -1, stride));
+      moved.push_back({v.axis, stops});
+      continue;
+    }
     if (const int64_t least = c.LeastOf(v.extent) + w.pads[d] + behind; least < span) {
       return absl::UnimplementedError(
           absl::StrCat("a window sees ", span, " elements along an axis that may have as few as ", least));
     }
-    const bool refused = v.lines > 1 || (same && stride != 1);
-    if (refused) TEMPER_RETURN_IF_ERROR(MustBeKnown(c, image, n.proto.op_type()));
     // Also where no window reaches behind the end: kernels may transform what is there with what is before it.
     TEMPER_ASSIGN_OR_RETURN(image, FilledAlong(c, image, v.axis, filler));
     int64_t more = behind - span;

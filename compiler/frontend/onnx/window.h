@@ -20,10 +20,9 @@ absl::Status SetTransposedPads(const OnnxNode& n, const Shape& image, Ints& extr
 // [a] as [filler, a].
 Ints Widen(Ints values, int64_t filler);
 Attrs WindowAttrs(const Window& w);
-// Readies an image, [n, c, h, w], for the node's window along axes that vary: behind the end comes `filler`. What its
-// results have along those axes.
-absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, const Window& w, double filler,
-                                          ValueId& image);
+// Readies an image, [n, c, h, w], for the node's window along axes that vary: behind the end comes `filler`, and pads
+// that depend on the extent become elements. What its results have along those axes.
+absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double filler, Window& w, ValueId& image);
 
 // The same for a transposed convolution, with zeros behind the end.
 absl::StatusOr<Varyings> SpreadAlongVarying(Context& c, const OnnxNode& n, const Window& w, const Ints& extra,

@@ -369,7 +369,9 @@ absl::Status DepthToSpace(Context& c, const OnnxNode& n) {
   attrs.Set("blocksize", n.Int("blocksize", 0));
   attrs.Set("mode", n.String("mode", "DCR"));
   ValueId x = n.Input(0);
-  TEMPER_ASSIGN_OR_RETURN(const Varyings varyings, ScaledImage(c, x, n.Int("blocksize", 0), 1));
+  const int64_t channels = c.Rank(x) > 1 ? c.ShapeOf(x)[1] : 0;  // no block has more pixels
+  TEMPER_ASSIGN_OR_RETURN(const Varyings varyings,
+                          ScaledImage(c, x, std::clamp<int64_t>(n.Int("blocksize", 0), 0, channels), 1));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("depth_to_space", std::move(attrs), {x}));
   c.AddVaryings(v, varyings);
   return c.Set(n, v);

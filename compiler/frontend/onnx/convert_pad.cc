@@ -60,37 +60,40 @@ class Numbers {
  public:
   explicit Numbers(Context& c) : c_(c) {}
 
-  absl::StatusOr<std::vector<Number>> Read(ValueId v) {
+  using List = std::vector<Number>;
+
+  absl::StatusOr<List> Read(ValueId v) {
     if (c_.Known(v) != nullptr) {
       TEMPER_ASSIGN_OR_RETURN(const Ints known, c_.KnownInts(v, "pads"));
-      return std::vector<Number>(known.begin(), known.end());
+      return List(known.begin(), known.end());
     }
     TEMPER_RETURN_IF_ERROR(MustBeKnown(c_, v, "Pad"));
+    const absl::Status unknown = absl::UnimplementedError("pads depends on the model's inputs");
+    const int64_t count = NumElements(c_.ShapeOf(v));
+    if (++reads_ > kMostReads || count > kMostNumbers) return unknown;
     const std::optional<Node> made = c_.MakerOf(v);
     if (made.has_value() && (made->op == "identity" || (made->op == "cast" && !IsFloat(c_.TypeOf(v).dtype))))
       return Read(made->inputs[0]);
-    if (!made.has_value() || !IsMove(*made) || ++reads_ > kMostReads) {
-      if (NumElements(c_.ShapeOf(v)) != 1) return absl::UnimplementedError("pads depends on the model's inputs");
-      return std::vector<Number>{{0, v}};
-    }
+    if (!made.has_value() || !IsMove(*made)) return count == 1 ? absl::StatusOr<List>(List{{0, v}}) : unknown;
     // What the move makes of their places.
-    std::vector<Number> all;
+    List all;
     std::vector<NDArray> places;
     for (const ValueId part : made->inputs) {
-      TEMPER_ASSIGN_OR_RETURN(const std::vector<Number> numbers, Read(part));
+      TEMPER_ASSIGN_OR_RETURN(const List numbers, Read(part));
       NDArray& at = places.emplace_back(DType::kI64, c_.ShapeOf(part));
       for (int64_t i = 0; i < at.size(); ++i) at.Set(i, static_cast<double>(std::ssize(all) + i));
       all.insert(all.end(), numbers.begin(), numbers.end());
     }
     const TensorType type{DType::kI64, c_.ShapeOf(v), {}};
     TEMPER_ASSIGN_OR_RETURN(const NDArray moved, FindOp(made->op)->reference(made->attrs, places, type));
-    std::vector<Number> result;
+    List result;
     for (const int64_t at : moved.as<int64_t>()) result.push_back(all[static_cast<size_t>(at)]);
     return result;
   }
 
  private:
-  static constexpr int kMostReads = 512;
+  // A file may ask for more than it has nodes.
+  static constexpr int kMostReads = 512, kMostNumbers = 1024;
 
   static bool IsMove(const Node& node) {
     const Move move = FindOp(node.op)->move;
@@ -98,7 +101,7 @@ class Numbers {
   }
 
   Context& c_;
-  int reads_ = 0;  // a file may ask for more than it has nodes
+  int reads_ = 0;
 };
 
 // How many there are of an axis and of what only the run adds behind it, if that is always the same number: it adds

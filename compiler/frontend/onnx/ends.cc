@@ -59,6 +59,7 @@ absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& alon
                                       int64_t step) {
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a slice from the end"));
   const int64_t most = c.ShapeOf(v)[static_cast<size_t>(along.axis)];
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({most}));
   Formula f(c, DType::kI64);
   const ValueId zero = f.Number(0), first = f.Call("max", {f.Plus(along.extent, static_cast<double>(start)), zero});
   ValueId at = kNoValue, extent = along.extent;

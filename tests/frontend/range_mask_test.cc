@@ -2,6 +2,8 @@
 // run knows how long they are; and what is padded up to a number that is known.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tests/frontend/range_chain.h"
 
 namespace temper {
@@ -71,6 +73,36 @@ void PutRows(ModelBuilder& m, bool counts_first, bool counts_mask, float bound) 
   m.Floats("row", {3}, {7, 8, 9});
   m.Node("Expand", {"row", "shape"}, {"rows"});
   m.Node("ScatterND", {"x", "at", "rows"}, {"y"});
+}
+// "y": elements of "x" along an axis again and again, as often as "repeats" says: as repeat_interleave is exported.
+void Repeated(ModelBuilder& m, int64_t axis) {
+  m.Ints("zeros", {0});
+  m.Ints("ones", {1});
+  m.Ints("last", {-1});
+  m.Node("Squeeze", {"zeros"}, {"zero"});
+  m.Node("Squeeze", {"ones"}, {"one"});
+  m.Node("CumSum", {"repeats", "zero"}, {"ends"});
+  m.Node("Gather", {"ends", "last"}, {"end"});
+  m.Node("Squeeze", {"end"}, {"all"});
+  m.Node("Range", {"zero", "all", "one"}, {"places"});
+  m.Node("Unsqueeze", {"places", "ones"}, {"rows"});
+  m.Node("LessOrEqual", {"ends", "rows"}, {"over"});
+  ModelBuilder::SetInt(m.Node("Cast", {"over"}, {"numbers"}), "to", onnx::TensorProto::INT64);
+  ModelBuilder::SetInt(m.Node("ReduceSum", {"numbers", "ones"}, {"at"}), "keepdims", 0);
+  Axis(m.Node("Gather", {"x", "at"}, {"y"}), axis);
+}
+// "repeats", [n], of x [n, 2]: what the first elements say, from 0 to 3.
+void RepeatsOfFirst(ModelBuilder& m) {
+  m.Floats("five", {}, {5});
+  m.Floats("none", {}, {0});
+  m.Floats("most", {}, {3});
+  m.Ints("column", {0});
+  m.Node("Squeeze", {"column"}, {"first"});
+  Axis(m.Node("Gather", {"x", "first"}, {"firsts"}), 1);
+  m.Node("Mul", {"firsts", "five"}, {"more"});
+  m.Node("Round", {"more"}, {"whole"});
+  m.Node("Clip", {"whole", "none", "most"}, {"within"});
+  ModelBuilder::SetInt(m.Node("Cast", {"within"}, {"repeats"}), "to", onnx::TensorProto::INT64);
 }
 // To `total` of an axis, as torch.nn.functional.pad is exported.
 void PadTo(ModelBuilder& m, const char* from, int64_t axis, int64_t rank, int64_t total) {
@@ -162,6 +194,14 @@ const RangeChain kMaskChains[] = {
        ModelBuilder::SetInt(m.Node("Cast", {"places"}, {"numbers"}), "to", onnx::TensorProto::FLOAT);
        m.Node("Add", {"values", "numbers"}, {"y"});
      }},
+    {"repeats that are added up",
+     {-1, 2},
+     [](ModelBuilder& m) {
+       RepeatsOfFirst(m);
+       Repeated(m, 0);
+       m.model.mutable_graph()->mutable_node(m.model.graph().node_size() - 1)->set_output(0, "again");
+       m.Node("ReduceSum", {"again", "zeros"}, {"y"});
+     }},
     {"padded up to a number", {2, -1, 3}, [](ModelBuilder& m) { PadTo(m, "x", 1, 3, 9); }},
     {"padded up to the most", {2, -1, 3}, [](ModelBuilder& m) { PadTo(m, "x", 1, 3, kMost); }},
     {"some of them padded up to a number",
@@ -216,6 +256,44 @@ TEST(OnnxMasks, WhatIsMissingIsPadded) {
   c.Set(0, 1);
   c.Set(3, 1);
   ExpectArray(m.Run({x, c})[0], {3, 2}, {1, 2, 6, 7, 8, 9});
+}
+
+TEST(OnnxMasks, ElementsAreRepeatedWhereThereIsAMost) {
+  for (const bool bounded : {true, false}) {
+    ModelBuilder m(17);
+    m.Input("x", {2, 3});
+    m.Input("given", {3}, onnx::TensorProto::INT64);
+    m.Ints("limits", {0, 4});
+    m.Node("Split", {"limits"}, {"low", "high"});
+    m.Node("Squeeze", {"low"}, {"least"});
+    m.Node("Squeeze", {"high"}, {"most"});
+    m.Node("Clip", {"given", "least", bounded ? "most" : ""}, {"repeats"});
+    Repeated(m, 1);
+    m.Output("y");
+    if (!bounded) {
+      EXPECT_THAT(Refusal(m), HasSubstr("depends on the model's inputs"));
+      continue;
+    }
+    const absl::StatusOr<Graph> g = m.Import();
+    ASSERT_TRUE(g.ok()) << g.status();
+    for (const Ints& repeats : {Ints{2, 0, 1}, {0, 0, 0}, {4, 4, 4}, {9, -3, 1}}) {
+      NDArray given(DType::kI64, {3});
+      Ints columns;
+      for (int64_t i = 0; i < 3; ++i) {
+        given.Set(i, static_cast<double>(repeats[static_cast<size_t>(i)]));
+        columns.insert(columns.end(), static_cast<size_t>(std::clamp<int64_t>(repeats[static_cast<size_t>(i)], 0, 4)),
+                       i);
+      }
+      const auto all = RunReference(*g, std::vector<NDArray>{Array({2, 3}, {1, 2, 3, 4, 5, 6}), given});
+      ASSERT_TRUE(all.ok()) << all.status();
+      ASSERT_EQ(g->extents.size(), 1u);
+      const int64_t count = (*all)[static_cast<size_t>(g->extents[0].told_by)].as<int64_t>()[0];
+      ASSERT_EQ(count, std::ssize(columns));
+      for (int64_t i = 0; i < 2 * count; ++i)  // lines lie one behind another
+        EXPECT_EQ((*all)[0].At(i), 1 + static_cast<double>(columns[static_cast<size_t>(i % count)] + i / count * 3))
+            << i;
+    }
+  }
 }
 
 TEST(OnnxMasks, PadsThatMakeUpNoKnownNumber) {

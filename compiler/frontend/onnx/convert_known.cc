@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/shape_limits.h"
+#include "compiler/frontend/onnx/bounds.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/tensor_data.h"
@@ -94,11 +95,33 @@ absl::Status Size(Context& c, const OnnxNode& n) {
   return c.Set(n, c.Constant(std::move(data)));
 }
 
+// A count that is no extent yet, but that cannot be more than a number: as repeats of elements are added up.
+absl::StatusOr<Dims> CountOfBounds(Context& c, ValueId v) {
+  const Bounds bounds = BoundsOf(c, v);
+  if (NumElements(c.ShapeOf(v)) != 1 || !(bounds.most >= 1 && bounds.most < static_cast<double>(kMaxElements)))
+    return absl::UnimplementedError("a bound depends on the model's inputs");
+  const std::string what = absl::StrCat("count of ", v);
+  ValueId count = c.Made(what);
+  const int64_t most = static_cast<int64_t>(bounds.most);
+  if (count == kNoValue) {
+    Attrs within;
+    within.Set("min", 0.0);
+    within.Set("max", static_cast<double>(most));
+    TEMPER_ASSIGN_OR_RETURN(count, c.Reshape(v, {}));
+    TEMPER_ASSIGN_OR_RETURN(count, c.Call("clip", std::move(within), {count}));
+    c.SetMost(count, most);
+    c.KeepMade(what, count);
+  }
+  return Dims{{most}, {{0, count}}};
+}
+
 // Up to an extent that only the run knows, from 0 or from another one that is less by a number: nullopt if it is
 // another range.
 absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& n) {
   if (c.Known(n.Input(1)) != nullptr || c.TypeOf(n.Input(1)).dtype != DType::kI64) return std::nullopt;
-  TEMPER_ASSIGN_OR_RETURN(const Dims end, DimsOf(c, n.Input(1), "a bound"));
+  absl::StatusOr<Dims> told = DimsOf(c, n.Input(1), "a bound");
+  if (!told.ok()) told = CountOfBounds(c, n.Input(1));
+  TEMPER_ASSIGN_OR_RETURN(const Dims end, std::move(told));
   TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
   TEMPER_RETURN_IF_ERROR(CheckPlaces(end.most));
   if (c.Known(n.Input(0)) == nullptr) {

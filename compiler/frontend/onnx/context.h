@@ -45,6 +45,8 @@ struct Varying {
   int64_t axis = 0;
   ValueId extent = kNoValue;
   int64_t lines = 1;  // that lie behind one another with what is behind the end of each, and have equal parts of extent
+  // Where two axes that vary were folded into one: how many of the lines count, the first ones, and what each has.
+  ValueId counted = kNoValue, line = kNoValue;
   bool operator==(const Varying&) const = default;
 };
 using Varyings = std::vector<Varying>;  // ascending, one for an axis

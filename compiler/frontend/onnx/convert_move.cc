@@ -61,8 +61,6 @@ std::vector<NewAxis> NewAxes(const Ints& stated, const Varyings& told, const Var
 
 absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted, const std::vector<NewAxis>& to) {
   const Varyings own = c.VaryingsOf(x);
-  const bool same = std::ranges::adjacent_find(to, {}, &NewAxis::axis) != to.end();
-  if (to.size() != own.size() || same) return MustBeKnown(c, x, "Reshape");
   Varyings moved;
   for (size_t i = 0; i < own.size(); ++i) {
     TEMPER_ASSIGN_OR_RETURN(moved.emplace_back(), Moved(c, x, own[i], wanted, to[i]));
@@ -72,6 +70,127 @@ absl::StatusOr<ValueId> ReshapeVarying(Context& c, ValueId x, const Ints& wanted
   TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {x}));
   c.SetVaryings(result, std::move(moved));
   return result;
+}
+
+// The same elements as before two axes that vary were folded into one, and with an axis of its own for a number that an
+// extent is a multiple of, such as of heads.
+absl::StatusOr<ValueId> Unfolded(Context& c, ValueId x) {
+  Shape shape;
+  Varyings varyings;
+  const auto add = [&](int64_t most, ValueId extent, int64_t lines) {
+    const auto multiple = lines == 1 ? c.MultipleOf(extent) : std::nullopt;
+    const bool parts = multiple.has_value() && most % multiple->second == 0;
+    varyings.push_back({std::ssize(shape), parts ? multiple->first : extent, lines});
+    shape.push_back(parts ? most / multiple->second : most);
+    if (parts) shape.push_back(multiple->second);
+  };
+  for (int64_t axis = 0; axis < c.Rank(x); ++axis) {
+    const int64_t most = c.ShapeOf(x)[static_cast<size_t>(axis)];
+    const Varying* own = c.VaryingAlong(x, axis);
+    if (own == nullptr) {
+      shape.push_back(most);
+    } else if (own->line == kNoValue) {
+      add(most, own->extent, own->lines);
+    } else {
+      add(own->lines, own->counted, 1);
+      add(most / own->lines, own->line, 1);
+    }
+  }
+  if (shape == c.ShapeOf(x)) return x;
+  Attrs attrs;
+  attrs.Set("shape", std::move(shape));
+  TEMPER_ASSIGN_OR_RETURN(x, c.CallWhole("reshape", std::move(attrs), {x}));
+  c.SetVaryings(x, std::move(varyings));
+  return x;
+}
+
+// The axis of the new shape that has all elements along an axis of the old one; -1: several have them.
+int64_t AxisAround(const Shape& from, int64_t axis, const Ints& wanted) {
+  const int64_t begin = NumElements(std::span(from).subspan(static_cast<size_t>(axis) + 1));
+  const int64_t count = from[static_cast<size_t>(axis)];
+  int64_t inner = 1;  // elements of one along the new axis
+  for (int64_t to = std::ssize(wanted) - 1; to >= 0 && count > 1; inner *= wanted[static_cast<size_t>(to--)]) {
+    if (begin % inner == 0 && wanted[static_cast<size_t>(to)] % (begin / inner * count) == 0) return to;
+  }
+  return -1;
+}
+
+// What becomes of axes that vary where two of them may become one.
+struct Folding {
+  Ints apart;               // the new shape, with two axes for those that become one
+  std::vector<NewAxis> to;  // in `apart`, by axis that varies
+  Ints axes;                // the same in the new shape
+};
+
+// nullopt: an axis is parted, or the new shape does not say of each axis that varies how long it is, or leaves it to be
+// found, or it says so of another one.
+std::optional<Folding> FoldingOf(Context& c, ValueId given, ValueId x, const Ints& wanted, const Ints& said,
+                                 const Varyings& told) {
+  const Shape& from = c.ShapeOf(x);
+  const Varyings& own = c.VaryingsOf(x);
+  Folding folding;
+  for (const Varying& v : own) folding.axes.push_back(AxisAround(from, v.axis, wanted));
+  size_t next = 0;  // of those that vary
+  for (size_t axis = 0; axis < wanted.size(); ++axis) {
+    const auto says = std::ranges::find(told, static_cast<int64_t>(axis), &Varying::axis);
+    const bool copied = said[axis] == 0 && c.VaryingAlong(given, static_cast<int64_t>(axis)) != nullptr;
+    const bool is_said = says != told.end() || copied;
+    const int64_t count = std::ranges::count(folding.axes, static_cast<int64_t>(axis));
+    if (count > 2 || (count == 0 ? is_said : !is_said && said[axis] != -1)) return std::nullopt;
+    folding.apart.push_back(wanted[axis]);
+    if (count == 1) folding.to.push_back({folding.apart.size() - 1, says == told.end() ? kNoValue : says->extent});
+    if (count == 2) {
+      // Each line is whole axes, or some would end within what the next ones begin with.
+      const size_t second = static_cast<size_t>(own[next + 1].axis);
+      const int64_t inner = NumElements(std::span(wanted).subspan(axis + 1));
+      const int64_t line = NumElements(std::span(from).subspan(second)) / inner;
+      if (line == 0 || line % from[second] != 0 || wanted[axis] % line != 0) return std::nullopt;
+      folding.apart.back() /= line;
+      folding.apart.push_back(line);
+      for (const size_t back : {2, 1}) folding.to.push_back({folding.apart.size() - back});
+    }
+    next += static_cast<size_t>(count);
+  }
+  return next == own.size() ? std::optional(std::move(folding)) : std::nullopt;
+}
+
+// A shape where two axes that vary become one, as batch and sequence do, or one becomes the two that it was.
+absl::StatusOr<ValueId> Folded(Context& c, ValueId given, const Ints& wanted, const Ints& said, const Varyings& told) {
+  if (NumElements(c.ShapeOf(given)) == 0) return MustBeKnown(c, given, "Reshape");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, Unfolded(c, given));
+  const std::optional<Folding> folding = FoldingOf(c, given, x, wanted, said, told);
+  if (!folding.has_value()) return MustBeKnown(c, x, "Reshape");
+  TEMPER_ASSIGN_OR_RETURN(const ValueId apart, ReshapeVarying(c, x, folding->apart, folding->to));
+  Varyings moved;
+  const Varyings own = c.VaryingsOf(apart);
+  for (size_t i = 0; i < own.size(); ++i) {
+    Varying v = own[i];
+    v.axis = folding->axes[i];
+    if (i + 1 < own.size() && folding->axes[i + 1] == v.axis) {
+      const Varying& line = own[++i];
+      if (v.lines != 1 || line.lines != 1) return MustBeKnown(c, x, "Reshape");
+      v.lines = folding->apart[static_cast<size_t>(own[i - 1].axis)];
+      v.counted = v.extent;
+      v.line = line.extent;
+      TEMPER_ASSIGN_OR_RETURN(v.extent, ProductOfExtents(c, v.counted, v.line));
+    }
+    const auto says = std::ranges::find(told, v.axis, &Varying::axis);
+    const Varying* copied = said[static_cast<size_t>(v.axis)] == 0 ? c.VaryingAlong(given, v.axis) : nullptr;
+    const ValueId extent = says != told.end() ? says->extent : copied != nullptr ? copied->extent : v.extent;
+    if (extent != v.extent) return MustBeKnown(c, x, "Reshape");
+    moved.push_back(v);
+  }
+  Attrs attrs;
+  attrs.Set("shape", wanted);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId result, c.CallWhole("reshape", std::move(attrs), {apart}));
+  c.SetVaryings(result, std::move(moved));
+  return result;
+}
+
+// Two axes that vary may become one, and one such axis may become the two that it was.
+bool Folds(const Varyings& own, const std::vector<NewAxis>& to) {
+  return to.size() != own.size() || std::ranges::adjacent_find(to, {}, &NewAxis::axis) != to.end() ||
+         std::ranges::any_of(own, [](const Varying& v) { return v.line != kNoValue; });
 }
 
 // Lines that were parted, as boxes are by levels, and come together again: there is room for more of them than there
@@ -123,7 +242,8 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   }
   if (c.Varies(x)) {
     const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(x), n.Int("allowzero", 0) == 0);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, ReshapeVarying(c, x, wanted, to));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, Folds(c.VaryingsOf(x), to) ? Folded(c, x, wanted, said, told)
+                                                                        : ReshapeVarying(c, x, wanted, to));
     return c.Set(n, v);
   }
   if (!told.empty()) return absl::UnimplementedError("a shape that varies is of a value that does not");
@@ -137,10 +257,15 @@ absl::Status Flatten(Context& c, const OnnxNode& n) {
   if (axis < -rank || axis > rank) return absl::InvalidArgumentError("axis is out of range");
   const size_t split = static_cast<size_t>(axis < 0 ? axis + rank : axis);
   const Shape flat = {NumElements(std::span(shape).first(split)), NumElements(std::span(shape).subspan(split))};
+  if (!c.Varies(n.Input(0))) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Reshape(n.Input(0), flat));
+    return c.Set(n, v);
+  }
+  const Varyings& own = c.VaryingsOf(n.Input(0));
   std::vector<NewAxis> to;
-  for (const Varying& v : c.VaryingsOf(n.Input(0))) to.push_back({v.axis < static_cast<int64_t>(split) ? 0u : 1u});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v,
-                          to.empty() ? c.Reshape(n.Input(0), flat) : ReshapeVarying(c, n.Input(0), flat, to));
+  for (const Varying& v : own) to.push_back({v.axis < static_cast<int64_t>(split) ? 0u : 1u});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Folds(own, to) ? Folded(c, n.Input(0), flat, {-1, -1}, {})
+                                                          : ReshapeVarying(c, n.Input(0), flat, to));
   return c.Set(n, v);
 }
 

@@ -101,9 +101,25 @@ class Reader {
     return dims;
   }
 
+  // One extent times another, as where batch and sequence are one axis.
+  absl::StatusOr<Dims> Multiplied(const Node& node) {
+    TEMPER_ASSIGN_OR_RETURN(Dims one, Read(node.inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(node.inputs[1]));
+    for (const Dims* dims : {&std::as_const(one), &other}) {
+      if (dims->most.size() != 1 || dims->varyings.size() != 1 || dims->most[0] < 1) return Unknown();
+    }
+    if (one.most[0] > kMostExtent / other.most[0]) return Unknown();
+    one.most[0] *= other.most[0];
+    ValueId& extent = one.varyings[0].extent;
+    TEMPER_ASSIGN_OR_RETURN(extent, ProductOfExtents(c_, extent, other.varyings[0].extent));
+    return one;
+  }
+
   // One extent times a number, such as of heads, or divided by one.
   absl::StatusOr<Dims> Scaled(const Node& node) {
     const bool multiplies = node.op == "mul";
+    if (multiplies && c_.Known(node.inputs[0]) == nullptr && c_.Known(node.inputs[1]) == nullptr)
+      return Multiplied(node);
     const size_t at = multiplies && c_.Known(node.inputs[0]) != nullptr ? 0 : 1;
     const int64_t by = Number(node.inputs[at]).value_or(0);
     if (by < 1) return Unknown();

@@ -19,7 +19,11 @@ absl::Status Refused(std::string_view op) {
 }
 
 // The same along another axis.
-Varying Along(int64_t axis, const Varying& v) { return {axis, v.extent, v.lines}; }
+Varying Along(int64_t axis, Varying v) {
+  v.axis = axis;
+  return v;
+}
+bool Agree(const Varying& one, const Varying& other) { return Along(other.axis, one) == other; }
 
 // All but that along the axis.
 Varyings Without(const Varyings& all, int64_t axis) {
@@ -181,7 +185,7 @@ class Rule {
     for (size_t d = 0; d < result_.size() && most > 1; ++d) {
       if (result_[d] < most && !IsWhole(v.extent, most, result_[d])) continue;
       TEMPER_ASSIGN_OR_RETURN(const std::optional<Varying> moved, MovedTo(c_, v, from, result_, d));
-      if (moved.has_value() && moved->lines == v.lines) return moved;
+      if (moved.has_value() && moved->lines == v.lines && moved->line == v.line) return moved;
     }
     return Refused(node_.op);
   }
@@ -316,8 +320,7 @@ class Rule {
     const size_t with = At(0) != nullptr ? 0 : 1;
     if (with == 0 && At(1) != nullptr) {
       const int64_t first = At(0)->axis - std::ssize(ShapeAt(0)), second = At(1)->axis - std::ssize(ShapeAt(1));
-      if (first != second || first >= -2 || At(0)->extent != At(1)->extent || At(0)->lines != At(1)->lines)
-        return Refused(node_.op);
+      if (first != second || first >= -2 || !Agree(*At(0), *At(1))) return Refused(node_.op);
       return Along(std::ssize(result_) + first, *At(0));
     }
     const Varying v = *At(with);
@@ -356,7 +359,7 @@ absl::StatusOr<ValueId> PlacesAlong(Context& c, const Varying& v, int64_t most, 
   TEMPER_ASSIGN_OR_RETURN(ValueId at, c.Cast(indices, DType::kI64));
   TEMPER_ASSIGN_OR_RETURN(at, CountedFromFront(c, at, v.extent));
   if (v.lines == 1) return at;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, v.extent, 1, v.lines));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId own, LineOf(c, v));
   return PlacesInLines(c, at, own, most / v.lines);
 }
 
@@ -407,13 +410,24 @@ absl::Status FillReduced(Context& c, const Attrs& attrs, std::vector<ValueId>& f
   const int64_t b = c.Rank(factors[1]) - (attrs.Int("trans_b", 0) != 0 ? 1 : 2);
   const Varying *one = c.VaryingAlong(factors[0], a), *other = c.VaryingAlong(factors[1], b);
   if (one == nullptr && other == nullptr) return absl::OkStatus();
-  if (one == nullptr || other == nullptr || one->extent != other->extent || one->lines != other->lines)
-    return Refused("matmul");
+  if (one == nullptr || other == nullptr || !Agree(*one, *other)) return Refused("matmul");
   for (const auto& [factor, axis] : {std::pair(&factors[0], a), {&factors[1], b}}) {
     TEMPER_ASSIGN_OR_RETURN(*factor, IsZeroBehind(c, *factor, axis) ? WholeAlong(c, *factor, axis)
                                                                     : FilledBeforeMoves(c, *factor, axis, 0));
   }
   return absl::OkStatus();
+}
+
+// `v` with so many of the second axis of its elements' shape `as`, in which they lie one behind another then.
+absl::StatusOr<ValueId> Compacted(Context& c, ValueId v, Shape as, ValueId count) {
+  if (as[0] == 1) return v;
+  const Shape shape = c.ShapeOf(v);
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("identity", {}, {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(as)));
+  Attrs along;
+  along.Set("axis", int64_t{1});
+  TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("compact", std::move(along), {v, count}));
+  return c.Reshape(v, shape);
 }
 
 }  // namespace
@@ -504,6 +518,8 @@ Result MovedTo(Context& c, const Varying& v, std::span<const int64_t> from, std:
   const int64_t lines = all / before, length = shape[to] / std::max<int64_t>(lines, 1);
   const bool fits = lines > 0 && length * lines == shape[to] && length > 0 && (length > 1 || most == 1) &&
                     (length % most == 0 || most % length == 0);
+  if (v.line != kNoValue)
+    return fits && shape[to] == from[at] ? Result(Along(static_cast<int64_t>(to), v)) : std::nullopt;
   if (!fits) return std::nullopt;
   TEMPER_ASSIGN_OR_RETURN(const ValueId extent, ScaledExtent(c, v.extent, shape[to], from[at]));
   return Varying{static_cast<int64_t>(to), extent, lines};
@@ -511,12 +527,21 @@ Result MovedTo(Context& c, const Varying& v, std::span<const int64_t> from, std:
 
 absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t most) {
   TEMPER_RETURN_IF_ERROR(CheckPlaces({most}));
-  const std::string what = absl::StrCat("within extent ", varying.extent, " in ", varying.lines, " of ", most);
+  const std::string what = absl::StrCat("within extent ", varying.extent, " in ", varying.lines, " of ", most,
+                                        varying.line == kNoValue ? "" : absl::StrCat(", each ", varying.line));
   if (const ValueId known = c.Made(what); known != kNoValue) return known;
-  NDArray at(DType::kI64, {most});
-  for (int64_t i = 0; i < most; ++i) at.as<int64_t>()[static_cast<size_t>(i)] = i % (most / varying.lines);
-  TEMPER_ASSIGN_OR_RETURN(const ValueId length, ScaledExtent(c, varying.extent, 1, varying.lines));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("less", {}, {c.Constant(std::move(at)), length}));
+  const int64_t room = most / varying.lines;
+  const auto less = [&](auto number, ValueId end) {
+    NDArray numbers(DType::kI64, {most});
+    for (int64_t i = 0; i < most; ++i) numbers.as<int64_t>()[static_cast<size_t>(i)] = number(i);
+    return c.Call("less", {}, {c.Constant(std::move(numbers)), end});
+  };
+  TEMPER_ASSIGN_OR_RETURN(const ValueId length, LineOf(c, varying));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, less([room](int64_t i) { return i % room; }, length));
+  if (varying.counted != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId counts, less([room](int64_t i) { return i / room; }, varying.counted));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call("and", {}, {v, counts}));
+  }
   c.KeepMade(what, v);
   return v;
 }
@@ -588,6 +613,23 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
   return divisor == 1 ? scaled : StopsOf(c, scaled, -divisor, divisor);
 }
 
+absl::StatusOr<ValueId> ProductOfExtents(Context& c, ValueId one, ValueId other) {
+  const std::string what = absl::StrCat("extent ", std::min(one, other), " times ", std::max(one, other));
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("mul", {}, {one, other}));
+  // 0: nobody knows.
+  const auto times = [](int64_t a, int64_t b) { return b < 1 || a > kMostExtent / b ? 0 : a * b; };
+  c.SetLeast(v, times(c.LeastOf(one), c.LeastOf(other)));
+  if (const int64_t most = times(c.MostOf(one), c.MostOf(other)); most > 0) c.SetMost(v, most);
+  c.KeepMade(what, v);
+  return v;
+}
+
+absl::StatusOr<ValueId> LineOf(Context& c, const Varying& v) {
+  if (v.line != kNoValue) return v.line;
+  return ScaledExtent(c, v.extent, 1, v.lines);
+}
+
 bool IsOfRanges(Context& c, ValueId extent) {
   constexpr size_t kMostLooked = 64;
   const std::vector<ValueId>& inputs = c.graph().inputs;
@@ -628,23 +670,25 @@ absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_
 }
 
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v) {
-  const Varying varying = c.VaryingsOf(v)[0];
+  const Varyings varyings = c.VaryingsOf(v);
   const Shape shape = c.ShapeOf(v);
-  const size_t axis = static_cast<size_t>(varying.axis);
-  // Along an axis with lines there are more of them.
-  const int64_t outer = NumElements(std::span(shape).first(axis)) * varying.lines, extent = shape[axis] / varying.lines;
-  if (outer == 1) return v;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId own, ScaledExtent(c, varying.extent, 1, varying.lines));
-  TEMPER_ASSIGN_OR_RETURN(ValueId whole, c.CallWhole("identity", {}, {v}));
-  Shape lines = {outer, extent};
-  lines.insert(lines.end(), shape.begin() + varying.axis + 1, shape.end());
-  TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, std::move(lines)));
-  Attrs along;
-  along.Set("axis", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(whole, c.CallWhole("compact", std::move(along), {whole, own}));
-  TEMPER_ASSIGN_OR_RETURN(whole, c.Reshape(whole, shape));
-  c.SetVaryings(whole, {varying});
-  return whole;
+  // From the outermost axis to the innermost: what is before an axis then has lines of a known length, and those that
+  // count come first.
+  for (const Varying& varying : varyings) {
+    const size_t axis = static_cast<size_t>(varying.axis);
+    const int64_t outer = NumElements(std::span(shape).first(axis)), room = shape[axis] / varying.lines;
+    const Shape inner(shape.begin() + varying.axis + 1, shape.end());
+    if (varying.counted != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(v, Compacted(c, v, {outer, varying.lines, room * NumElements(inner)}, varying.counted));
+    }
+    // Along an axis with lines there are more of them.
+    Shape lines = {outer * varying.lines, room};
+    lines.insert(lines.end(), inner.begin(), inner.end());
+    TEMPER_ASSIGN_OR_RETURN(const ValueId own, LineOf(c, varying));
+    TEMPER_ASSIGN_OR_RETURN(v, Compacted(c, v, std::move(lines), own));
+  }
+  c.SetVaryings(v, varyings);
+  return v;
 }
 
 absl::Status MustBeKnown(Context& c, ValueId v, std::string_view what) {

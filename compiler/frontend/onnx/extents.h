@@ -41,12 +41,16 @@ absl::StatusOr<std::optional<Varying>> MovedTo(Context& c, const Varying& v, std
                                                std::span<const int64_t> shape, size_t to);
 // extent * factor / divisor, an i64 without axes. The same value for the same numbers: two values that have it agree.
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor);
+// one * other, the same.
+absl::StatusOr<ValueId> ProductOfExtents(Context& c, ValueId one, ValueId other);
+// What each of the lines has.
+absl::StatusOr<ValueId> LineOf(Context& c, const Varying& v);
 // Whether nothing but ranges of inputs decide it.
 bool IsOfRanges(Context& c, ValueId extent);
 // (extent + more) / stride + 1, rounded down, and no less than 0: how often a window of that stride stops. The same
 // value for the same numbers.
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride);
-// The same elements, one behind another at the front, as if the extent were the largest. `v` varies along one axis.
+// The same elements, one behind another at the front, as if the extents were the largest.
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v);
 
 // The first elements of `v` along the axis, `count.extent` of them, or all where there are fewer.

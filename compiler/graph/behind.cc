@@ -119,15 +119,15 @@ class Finder {
     for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)]);
   }
 
-  // An output of one line, whose end another output tells.
+  // An output whose end along its outermost axis another output tells; within that one its elements lie dense.
   std::vector<Behind> OfOutput(int output) const {
     const ValueId v = g_.outputs[static_cast<size_t>(output)];
     for (const Extent& e : g_.extents) {
       if (e.output != output) continue;
       const std::optional<Limit>& limit = At(found_.limits, g_.outputs[static_cast<size_t>(e.told_by)]);
       const Shape& shape = TypeOf(v).shape;
-      if (!limit || NumElements(std::span(shape).first(static_cast<size_t>(e.axis))) != 1) return {};
-      return {UnreadAlong(TypeOf(v), e.axis, *limit)};
+      const bool is_line = NumElements(std::span(shape).first(static_cast<size_t>(e.axis))) == 1;
+      if (limit && is_line) return {UnreadAlong(TypeOf(v), e.axis, *limit)};
     }
     return {};
   }

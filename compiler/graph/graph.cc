@@ -117,11 +117,12 @@ absl::Status CheckAlternatives(const Graph& g) {
 absl::Status CheckExtents(const Graph& g) {
   const int outputs = static_cast<int>(g.outputs.size()), results = outputs - g.hidden;
   if (g.hidden < 0 || results < 0) return absl::InternalError("more outputs are hidden than there are");
-  int before = -1;
+  std::pair<int, int64_t> before(-1, 0);
   for (const Extent& e : g.extents) {
-    if (e.output <= before || e.output >= results || e.told_by < results || e.told_by >= outputs)
-      return absl::InternalError("an extent is of no output, or of one twice, or told by none");
-    before = e.output;
+    if (std::pair(e.output, e.axis) <= before || e.output < 0 || e.output >= results || e.told_by < results ||
+        e.told_by >= outputs)
+      return absl::InternalError("an extent is of no output, or of one's axis twice, or told by none");
+    before = {e.output, e.axis};
     const Shape& shape = g.values[g.outputs[static_cast<size_t>(e.output)]].type.shape;
     const TensorType& told = g.values[g.outputs[static_cast<size_t>(e.told_by)]].type;
     if (e.axis < 0 || e.axis >= std::ssize(shape) || told.dtype != DType::kI64 || !told.shape.empty())
@@ -133,11 +134,12 @@ absl::Status CheckExtents(const Graph& g) {
 absl::Status CheckInputExtents(const Graph& g) {
   const int inputs = static_cast<int>(g.inputs.size()), given = inputs - g.hidden_inputs;
   if (g.hidden_inputs < 0 || given < 0) return absl::InternalError("more inputs are hidden than there are");
-  int before = -1;
+  std::pair<int, int64_t> before(-1, 0);
   for (const InputExtent& e : g.input_extents) {
-    if (e.input <= before || e.input >= given || e.told_by < given || e.told_by >= inputs)
-      return absl::InternalError("an extent is of no input, or of one twice, or told by none");
-    before = e.input;
+    if (std::pair(e.input, e.axis) <= before || e.input < 0 || e.input >= given || e.told_by < given ||
+        e.told_by >= inputs)
+      return absl::InternalError("an extent is of no input, or of one's axis twice, or told by none");
+    before = {e.input, e.axis};
     const Shape& shape = g.values[g.inputs[static_cast<size_t>(e.input)]].type.shape;
     const TensorType& told = g.values[g.inputs[static_cast<size_t>(e.told_by)]].type;
     if (e.axis < 0 || e.axis >= std::ssize(shape) || told.dtype != DType::kI64 || !told.shape.empty() || e.least < 0 ||

@@ -42,7 +42,7 @@ struct Alternative {
 };
 
 // The extent of an output along an axis, where only the run knows it: the type has the largest that there may be. The
-// elements lie one behind another at the front, as if the extent were the type's.
+// elements lie one behind another at the front, as if the extents were the type's.
 struct Extent {
   int output = 0;  // index into Graph::outputs
   int64_t axis = 0;
@@ -50,7 +50,7 @@ struct Extent {
 };
 
 // The extent of an input along an axis, where a run may have less than the type's. The elements that there are lie at
-// the front along the axis; behind them are zeros.
+// the front along each axis; behind them are zeros.
 struct InputExtent {
   int input = 0;  // index into Graph::inputs
   int64_t axis = 0;
@@ -63,9 +63,9 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;                 // topological order
   std::vector<ValueId> inputs, outputs;    // inputs are not constants; an output may also be a constant or an input
-  std::vector<Extent> extents;             // of outputs, at most one each
+  std::vector<Extent> extents;             // by output and axis
   int hidden = 0;                          // the last so many outputs tell extents, and no caller sees them
-  std::vector<InputExtent> input_extents;  // of inputs, at most one each
+  std::vector<InputExtent> input_extents;  // by input and axis
   int hidden_inputs = 0;                   // the last so many inputs tell extents, and no caller gives them
   std::vector<Group> groups;               // set by the fuse pass; covers every node once, in a valid execution order
   std::vector<Alternative> alternatives;   // set by the alternatives pass; no group is replaced by two of them

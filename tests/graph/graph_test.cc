@@ -167,7 +167,32 @@ TEST(GraphTest, ExtentsAreOfOutputsAndToldByHiddenOnes) {
     EXPECT_TRUE(refused(e, 1));
   for (const int hidden : {-1, 0, 2, 3}) EXPECT_TRUE(refused({0, 0, 1}, hidden));
   g.extents.push_back(g.extents[0]);
-  EXPECT_FALSE(Verify(g).ok());
+  EXPECT_FALSE(Verify(g).ok()) << "along one axis twice";
+}
+
+TEST(GraphTest, OutputsAndInputsMayHaveAnExtentAlongEachAxis) {
+  Builder b;
+  const ValueId x = b.Input({4, 6}), rows = b.Input({}, DType::kI64), columns = b.Input({}, DType::kI64);
+  b.Output(b.Call("relu", {x}));
+  b.Output(b.Call("identity", {rows}));
+  b.Output(b.Call("identity", {columns}));
+  b.g.hidden = b.g.hidden_inputs = 2;
+  const auto is_sound = [&b](std::vector<Extent> extents, std::vector<InputExtent> input_extents) {
+    b.g.extents = std::move(extents);
+    b.g.input_extents = std::move(input_extents);
+    const bool sound = Verify(b.g).ok();
+    const absl::StatusOr<Graph> back = GraphFromJson(ToJson(b.g));
+    if (sound) {
+      EXPECT_EQ(back.ok() ? back->extents.size() : 0, b.g.extents.size());
+    }
+    return sound;
+  };
+  EXPECT_TRUE(is_sound({{0, 0, 1}, {0, 1, 2}}, {{0, 0, 1, 1}, {0, 1, 2, 0}}));
+  EXPECT_THAT(Text(b.g), HasSubstr(" along axis 1"));
+  EXPECT_TRUE(is_sound({{0, 0, 1}, {0, 1, 1}}, {{0, 0, 1, 1}, {0, 1, 1, 1}})) << "of one number";
+  EXPECT_FALSE(is_sound({{0, 1, 2}, {0, 0, 1}}, {})) << "out of order";
+  EXPECT_FALSE(is_sound({}, {{0, 1, 2, 0}, {0, 0, 1, 1}})) << "out of order";
+  EXPECT_FALSE(is_sound({}, {{0, 0, 1, 1}, {0, 0, 2, 1}})) << "along one axis twice";
 }
 
 TEST(GraphJson, KeepsExtents) {

@@ -23,12 +23,15 @@ struct PlanStep {
   std::vector<PlanArg> args;
   int64_t copy_bytes = 0, workspace_bytes = 0, thread_workspace_bytes = 0, workspace_offset = 0;
 };
+struct PlanExtent {
+  int64_t axis, told_by;  // as temper_extent has them
+};
 struct PlanIo {
   std::string name;
   DType dtype;
   Shape shape;
-  int64_t told_by = -1, axis = 0;  // as temper_io has them
-  Shape least;                     // the same; empty: `shape`
+  Shape least = {};                 // as temper_io has it; empty: `shape`
+  std::vector<PlanExtent> extents;  // the same
 };
 struct PlanVariant {
   std::vector<PlanIo> inputs, outputs;

@@ -332,9 +332,8 @@ class PackageWriter {
     m.out.num_given = std::ssize(m.g.inputs) - m.g.hidden_inputs;
     for (const InputExtent& e : m.g.input_extents) {
       PlanIo& io = m.out.inputs[static_cast<size_t>(e.input)];
-      io.told_by = e.told_by;
-      io.axis = e.axis;
-      io.least = io.shape;
+      io.extents.push_back({e.axis, e.told_by});
+      if (io.least.empty()) io.least = io.shape;
       io.least[static_cast<size_t>(e.axis)] = e.least;
     }
     for (size_t i = 0; i < m.g.outputs.size(); ++i) {
@@ -349,11 +348,8 @@ class PackageWriter {
       m.out.steps.push_back(std::move(copy));
     }
     m.out.num_results = std::ssize(m.g.outputs) - m.g.hidden;
-    for (const Extent& e : m.g.extents) {
-      PlanIo& io = m.out.outputs[static_cast<size_t>(e.output)];
-      io.told_by = e.told_by;
-      io.axis = e.axis;
-    }
+    for (const Extent& e : m.g.extents)
+      m.out.outputs[static_cast<size_t>(e.output)].extents.push_back({e.axis, e.told_by});
     return absl::OkStatus();
   }
 
@@ -401,7 +397,7 @@ class PackageWriter {
 
   static PlanIo IoOf(const Graph& g, ValueId id) {
     const Value& v = g.values[static_cast<size_t>(id)];
-    return {v.name, v.type.dtype, v.type.shape};
+    return {v.name, v.type.dtype, v.type.shape, {}, {}};
   }
 
   // By offset in weights.bin, whose pieces lie one behind the other.
@@ -432,7 +428,7 @@ class PackageWriter {
     nlohmann::ordered_json result = nlohmann::ordered_json::array();
     for (const PlanIo& io : list) {
       result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
-      if (io.told_by >= 0) result.back()["varies"] = io.axis;
+      for (const PlanExtent& e : io.extents) result.back()["varies"].push_back(e.axis);
       if (!io.least.empty()) result.back()["least"] = io.least;
     }
     return result;

@@ -29,11 +29,11 @@ typedef struct region {
 } region;
 
 typedef struct io_buffer {
-  char* staging; /* for callers' buffers that are not aligned */
-  char* caller;  /* of this run */
-  char* current; /* the one that kernels meet: the caller's, or staging */
-  int64_t told;  /* of what callers do not see: it lies here */
-  int64_t count; /* of an input of a range: its extent in this run */
+  char* staging;                  /* for callers' buffers that are not aligned */
+  char* caller;                   /* of this run */
+  char* current;                  /* the one that kernels meet: the caller's, or staging */
+  int64_t told;                   /* of what callers do not see: it lies here */
+  int64_t shape[TEMPER_MAX_RANK]; /* of an input of ranges: what it has in this run */
 } io_buffer;
 
 /* A plan's weights, for all of its models in this process. */
@@ -347,22 +347,29 @@ static void use(temper_model* m, const temper_variant* v) {
   for (int64_t i = v->num_results; i < v->num_outputs; ++i) m->outputs[i].caller = (char*)&m->outputs[i].told;
 }
 
-/* The run to come has so many of the input along its axis. */
-static void use_count(temper_model* m, int64_t input, int64_t count) {
+/* The run to come has an input of this shape. */
+static void use_shape(temper_model* m, int64_t input, const int64_t* shape) {
   const temper_io* io = &m->variant->inputs[input];
-  if (!io->least) return;
-  m->inputs[input].count = count;
-  m->inputs[io->told_by].told = count;
+  if (io->num_extents == 0) return;
+  memcpy(m->inputs[input].shape, shape, (size_t)io->rank * sizeof *shape);
+  for (int64_t e = 0; e < io->num_extents; ++e) m->inputs[io->extents[e].told_by].told = shape[io->extents[e].axis];
 }
-
-/* Whether the run has less of the input than there is room for. */
-static int is_short(const temper_io* io, const io_buffer* b) { return io->least && b->count < io->shape[io->axis]; }
 
 static int has_high_rank(const temper_io* list, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (list[i].rank > TEMPER_MAX_RANK) return 1;
   }
   return 0;
+}
+
+/* Whether what callers see has extents along axes of it, and others tell them: from the `first` on. */
+static int are_told(const temper_io* io, int is_seen, int64_t first, int64_t end) {
+  for (int64_t e = 0; e < io->num_extents; ++e) {
+    const temper_extent* extent = &io->extents[e];
+    if (!is_seen || extent->told_by < first || extent->told_by >= end) return 0;
+    if (extent->axis < (e > 0 ? extent[-1].axis + 1 : 0) || extent->axis >= io->rank) return 0;
+  }
+  return 1;
 }
 
 /* What a variant of the plan wants of a runtime and this one does not have; NULL: nothing. */
@@ -375,11 +382,13 @@ static const char* unsupported_of(const temper_plan* plan, const temper_variant*
     return "inputs or outputs of more dimensions than temper_tensor";
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     const temper_io* io = &v->inputs[i];
-    if (io->least && (i >= v->num_given || io->told_by < v->num_given || io->told_by >= v->num_inputs))
+    if (!io->least != !io->num_extents || !are_told(io, i < v->num_given, v->num_given, v->num_inputs))
       return "ranges that no input tells";
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
     if (v->outputs[i].least) return "outputs of several shapes";
+    if (!are_told(&v->outputs[i], i < v->num_results, v->num_results, v->num_outputs))
+      return "extents that no output tells";
   }
   for (int64_t i = 0; i < v->sequences[0].num_steps; ++i) {
     const int64_t kind = v->sequences[0].steps[i].kind;
@@ -501,31 +510,28 @@ int temper_model_io_least(const temper_model* m, int is_output, int index, const
 static int is_aligned(const temper_model* m, const void* p) { return (uintptr_t)p % m->plan->caller_alignment == 0; }
 
 /* What has no elements may lie nowhere. */
-static int lies(const io_buffer* b, const temper_io* io) {
-  return b->caller || io->bytes == 0 || (io->least && b->count == 0);
-}
+static int lies(const io_buffer* b, int64_t bytes) { return b->caller || bytes == 0; }
 
 static int check_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
-    if (!lies(&m->inputs[i], &v->inputs[i]))
+    if (!lies(&m->inputs[i], temper_bytes_of(&v->inputs[i], m->inputs[i].shape)))
       return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s is null", v->inputs[i].name);
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
-    if (!lies(&m->outputs[i], &v->outputs[i]))
+    if (!lies(&m->outputs[i], v->outputs[i].bytes))
       return fail(m->error, TEMPER_INVALID_ARGUMENT, "output %s is null", v->outputs[i].name);
   }
   return TEMPER_OK;
 }
 
-/* The rows that there are, and zeros behind them: places among them are places of something. */
-static void copy_short(const temper_io* io, const io_buffer* b) {
-  const temper_rows r = temper_rows_of(io);
-  const size_t there = (size_t)(b->count * r.bytes), all = (size_t)(r.most * r.bytes);
-  for (int64_t o = 0; o < r.outer; ++o) {
-    char* to = b->staging + (size_t)o * all;
-    if (there > 0) memcpy(to, b->caller + (size_t)o * there, there);
-    memset(to + there, 0, all - there);
+/* What there is of an input, and zeros behind it: places among them are places of something. */
+static void copy_input(const temper_io* io, const io_buffer* b) {
+  temper_pieces pieces = temper_pieces_of(io, b->shape);
+  temper_piece p;
+  while (temper_next_piece(&pieces, &p)) {
+    if (p.bytes > 0) memcpy(b->staging + p.to, b->caller + p.from, (size_t)p.bytes);
+    memset(b->staging + p.to + p.bytes, 0, (size_t)p.zeros);
   }
 }
 
@@ -534,12 +540,9 @@ static void take_buffers(temper_model* m) {
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_inputs; ++i) {
     io_buffer* b = &m->inputs[i];
-    const int is_whole = !is_short(&v->inputs[i], b);
+    const int is_whole = temper_bytes_of(&v->inputs[i], b->shape) == v->inputs[i].bytes;
     b->current = is_whole && is_aligned(m, b->caller) ? b->caller : b->staging;
-    if (!is_whole)
-      copy_short(&v->inputs[i], b);
-    else if (b->current != b->caller)
-      memcpy(b->current, b->caller, (size_t)v->inputs[i].bytes);
+    if (b->current != b->caller) copy_input(&v->inputs[i], b);
   }
   for (int64_t i = 0; i < v->num_outputs; ++i) {
     io_buffer* b = &m->outputs[i];
@@ -555,16 +558,16 @@ static void give_buffers(temper_model* m) {
   }
 }
 
-/* As copy_short. The caller's rows may lie on the device already; staging is never written there, and so is zeros. */
-static int write_short(temper_model* m, int64_t index) {
+/* As copy_input. The caller's may lie on the device already; staging is never written there, and so is zeros. */
+static int write_input(temper_model* m, int64_t index) {
   const io_buffer* b = &m->inputs[index];
-  const temper_rows r = temper_rows_of(&m->variant->inputs[index]);
-  const int64_t there = b->count * r.bytes, all = r.most * r.bytes;
+  temper_pieces pieces = temper_pieces_of(&m->variant->inputs[index], b->shape);
+  temper_piece p;
   int code = TEMPER_OK;
-  for (int64_t o = 0; o < r.outer && code == TEMPER_OK; ++o) {
-    code = temper_on_device_write_input(device_of(m), index, o * all, b->caller + o * there, there);
-    if (code == TEMPER_OK)
-      code = temper_on_device_write_input(device_of(m), index, o * all + there, m->staging.data, all - there);
+  while (code == TEMPER_OK && temper_next_piece(&pieces, &p)) {
+    code = temper_on_device_write_input(device_of(m), index, p.to, b->caller + p.from, p.bytes);
+    if (code == TEMPER_OK && p.zeros > 0)
+      code = temper_on_device_write_input(device_of(m), index, p.to + p.bytes, m->staging.data, p.zeros);
   }
   return code;
 }
@@ -572,10 +575,7 @@ static int write_short(temper_model* m, int64_t index) {
 static int write_to_device(temper_model* m) {
   int code = TEMPER_OK;
   for (int64_t i = 0; i < m->variant->num_inputs && code == TEMPER_OK; ++i) {
-    const temper_io* io = &m->variant->inputs[i];
-    code = is_short(io, &m->inputs[i])
-               ? write_short(m, i)
-               : temper_on_device_write_input(device_of(m), i, 0, m->inputs[i].caller, io->bytes);
+    code = write_input(m, i);
     if (code != TEMPER_OK) fail(m->error, code, "the device does not take input %s", m->variant->inputs[i].name);
   }
   return code == TEMPER_OK ? code : device_failed(m->plan, m->error, code);
@@ -691,9 +691,8 @@ static int run_plain(temper_model* m, const void* const* inputs, void* const* ou
   if (!enter(m)) return TEMPER_BUSY;
   use(m, m->chosen);
   for (int64_t i = 0; i < m->variant->num_given; ++i) {
-    const temper_io* io = &m->variant->inputs[i];
     m->inputs[i].caller = inputs ? (char*)inputs[i] : NULL;
-    if (io->least) use_count(m, i, io->shape[io->axis]);
+    use_shape(m, i, m->variant->inputs[i].shape);
   }
   for (int64_t i = 0; i < m->variant->num_results; ++i) m->outputs[i].caller = outputs ? (char*)outputs[i] : NULL;
   return leave(m, run(m, again, times));
@@ -709,7 +708,7 @@ static int use_variant_of(temper_model* m, const temper_tensor* inputs) {
   const temper_variant* v = temper_find_variant(m->plan, inputs, m->error, sizeof m->error);
   if (!v) return TEMPER_INVALID_ARGUMENT;
   use(m, v);
-  for (int64_t i = 0; i < v->num_given; ++i) use_count(m, i, inputs[i].shape[v->inputs[i].axis]);
+  for (int64_t i = 0; i < v->num_given; ++i) use_shape(m, i, inputs[i].shape);
   return TEMPER_OK;
 }
 
@@ -729,7 +728,7 @@ static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_ten
   const temper_variant* v = m->variant;
   for (int64_t i = 0; i < v->num_given; ++i) {
     const temper_io* io = &v->inputs[i];
-    const int64_t bytes = temper_rows_bytes(io, m->inputs[i].count);
+    const int64_t bytes = temper_bytes_of(io, m->inputs[i].shape);
     if (inputs[i].bytes < bytes) {
       return fail(m->error, TEMPER_INVALID_ARGUMENT, "input %s has %lld bytes; its shape needs %lld", io->name,
                   (long long)inputs[i].bytes, (long long)bytes);
@@ -749,9 +748,10 @@ static int take_tensors(temper_model* m, const temper_tensor* inputs, temper_ten
 static void tell_extents(const temper_model* m, temper_tensor* outputs) {
   for (int64_t i = 0; i < m->variant->num_results; ++i) {
     const temper_io* io = &m->variant->outputs[i];
-    if (io->told_by < 0) continue;
-    const int64_t told = m->outputs[io->told_by].told, most = io->shape[io->axis];
-    outputs[i].shape[io->axis] = told < 0 ? 0 : told > most ? most : told;
+    for (int64_t e = 0; e < io->num_extents; ++e) {
+      const int64_t axis = io->extents[e].axis, told = m->outputs[io->extents[e].told_by].told, most = io->shape[axis];
+      outputs[i].shape[axis] = told < 0 ? 0 : told > most ? most : told;
+    }
   }
 }
 

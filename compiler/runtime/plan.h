@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 8
+#define TEMPER_PLAN_VERSION 9
 
 /* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
@@ -57,18 +57,21 @@ typedef struct temper_sequence {
   const temper_step* steps;
 } temper_sequence;
 
+/* An axis along which a run may have less than the largest shape. */
+typedef struct temper_extent {
+  int64_t axis;
+  int64_t told_by; /* of an input: the input that is the extent, an i64; of an output: the output that is */
+} temper_extent;
+
 typedef struct temper_io {
   const char* name;
   int64_t dtype; /* ONNX TensorProto.DataType: 1 f32, 2 u8, 3 i8, 6 i32, 7 i64, 9 bool, 10 f16, 11 f64, 16 bf16, ... */
   int64_t rank;
   const int64_t* shape; /* the largest that there is room for */
   int64_t bytes;        /* of the dense array of that shape */
-  /* Of an input of which a run may have less along `axis`: the smallest shape; else NULL. */
-  const int64_t* least;
-  /* Of such an input, the input that is the extent, an i64; of an output whose extent along `axis` only the run knows,
-   * the output that is. -1: the extents are those of `shape`. */
-  int64_t told_by;
-  int64_t axis;
+  const int64_t* least; /* of an input that has `extents`: the smallest shape; else NULL */
+  int64_t num_extents;
+  const temper_extent* extents; /* by ascending axis; along others there is as much as `shape` says */
 } temper_io;
 
 /* The model for some shapes of its inputs: all variants have the same inputs and results but for their shapes. */

@@ -3,17 +3,44 @@
 #include <stdio.h>
 #include <string.h>
 
-temper_rows temper_rows_of(const temper_io* io) {
-  temper_rows r = {.outer = 1, .most = io->shape[io->axis], .bytes = 0};
-  for (int64_t d = 0; d < io->axis; ++d) r.outer *= io->shape[d];
-  if (r.outer * r.most > 0) r.bytes = io->bytes / (r.outer * r.most);
-  return r;
+int64_t temper_bytes_of(const temper_io* io, const int64_t* shape) {
+  int64_t most = 1, there = 1;
+  for (int64_t d = 0; d < io->rank && io->num_extents > 0; ++d) {
+    most *= io->shape[d];
+    there *= shape[d];
+  }
+  return most > 0 ? io->bytes / most * there : 0;
 }
 
-int64_t temper_rows_bytes(const temper_io* io, int64_t count) {
-  if (!io->least) return io->bytes;
-  const temper_rows r = temper_rows_of(io);
-  return r.outer * count * r.bytes;
+temper_pieces temper_pieces_of(const temper_io* io, const int64_t* shape) {
+  temper_pieces p = {.io = io, .next = {.bytes = temper_bytes_of(io, shape)}};
+  if (p.next.bytes == 0 || p.next.bytes == io->bytes) return p;
+  for (int64_t d = 0; d < io->rank; ++d) {
+    if (shape[d] < io->shape[d]) p.axis = d;
+  }
+  int64_t stride = io->bytes;
+  for (int64_t d = 0; d < p.axis; ++d) {
+    p.shape[d] = shape[d];
+    p.stride[d] = stride /= io->shape[d];
+    p.next.bytes /= shape[d];
+  }
+  return p;
+}
+
+int temper_next_piece(temper_pieces* p, temper_piece* piece) {
+  if (p->next.to >= p->io->bytes) return 0;
+  *piece = p->next;
+  int64_t d = p->axis - 1;
+  for (; d >= 0; --d) {
+    p->next.to += p->stride[d];
+    if (++p->index[d] < p->shape[d]) break;
+    p->next.to -= p->index[d] * p->stride[d];
+    p->index[d] = 0;
+  }
+  if (d < 0) p->next.to = p->io->bytes;
+  p->next.from += piece->bytes;
+  piece->zeros = p->next.to - piece->to - piece->bytes;
+  return 1;
 }
 
 static const int64_t* least_of(const temper_io* io) { return io->least ? io->least : io->shape; }
@@ -36,15 +63,24 @@ static int is_of(const temper_tensor* t, const temper_io* io) {
   return fits;
 }
 
+/* Whether what the extent tells of input `i` is what inputs up to that one say of it. */
+static int agrees(const temper_variant* v, const temper_tensor* inputs, int64_t i, const temper_extent* extent) {
+  for (int64_t k = 0; k <= i; ++k) {
+    for (int64_t e = 0; e < v->inputs[k].num_extents; ++e) {
+      const temper_extent* other = &v->inputs[k].extents[e];
+      if (other->told_by == extent->told_by && inputs[k].shape[other->axis] != inputs[i].shape[extent->axis]) return 0;
+    }
+  }
+  return 1;
+}
+
 /* How many of the inputs the variant takes, from the first on; those of one range have one extent. */
 static int64_t taken_by(const temper_variant* v, const temper_tensor* inputs) {
   for (int64_t i = 0; i < v->num_given; ++i) {
     const temper_io* io = &v->inputs[i];
     if (!is_of(&inputs[i], io)) return i;
-    for (int64_t k = 0; io->least && k < i; ++k) {
-      const temper_io* other = &v->inputs[k];
-      if (other->least && other->told_by == io->told_by && inputs[k].shape[other->axis] != inputs[i].shape[io->axis])
-        return i;
+    for (int64_t e = 0; e < io->num_extents; ++e) {
+      if (!agrees(v, inputs, i, &io->extents[e])) return i;
     }
   }
   return v->num_given;

@@ -11,13 +11,24 @@
 extern "C" {
 #endif
 
-/* An input, as rows of `bytes` along its axis: `most` of them, `outer` times. */
-typedef struct temper_rows {
-  int64_t outer, most, bytes;
-} temper_rows;
-temper_rows temper_rows_of(const temper_io* io);
-/* What an input takes of which a run has `count` rows; all of it where it takes no range. */
-int64_t temper_rows_bytes(const temper_io* io, int64_t count);
+/* What an input of this shape takes, which lies in its range; all of it where it takes no range. */
+int64_t temper_bytes_of(const temper_io* io, const int64_t* shape);
+
+/* An input that a caller gives dense, where its elements lie in the largest: the `bytes` at `from` go to `to`, and
+ * behind them are `zeros`. */
+typedef struct temper_piece {
+  int64_t from, to, bytes, zeros;
+} temper_piece;
+/* The pieces in order. Their bytes and zeros are those of the largest input. */
+typedef struct temper_pieces {
+  const temper_io* io;
+  int64_t shape[TEMPER_MAX_RANK], stride[TEMPER_MAX_RANK], index[TEMPER_MAX_RANK]; /* of the axes before `axis` */
+  int64_t axis;                                                                    /* along which pieces lie */
+  temper_piece next;
+} temper_pieces;
+temper_pieces temper_pieces_of(const temper_io* io, const int64_t* shape);
+/* 0: there is none left. */
+int temper_next_piece(temper_pieces* p, temper_piece* piece);
 
 /* The first variant that takes inputs of these types and shapes, one for each that callers give. NULL: there is none,
  * and `line`, of `size` bytes, says what the model takes. Plans have no inputs of more than TEMPER_MAX_RANK dimensions;

@@ -136,7 +136,7 @@ class ModelTest : public testing::Test {
   int Create(int threads = 2) { return temper_model_create_from_plan(&plan_, path_.c_str(), threads, &model_); }
 
   // x -> (arena) x * w -> out0 = that + 1; out1 = x; out2 = w.
-  static constexpr temper_io Io(const char* name) { return {name, 1, 2, kShape, kBytes, nullptr, -1, 0}; }
+  static constexpr temper_io Io(const char* name) { return {name, 1, 2, kShape, kBytes, nullptr, 0, nullptr}; }
   static temper_step Call(const char* name, temper_kernel kernel, const temper_arg* args, int64_t num_args,
                           int64_t workspace_bytes = 0, int64_t thread_workspace_bytes = 0, int64_t offset = 0) {
     return {name, TEMPER_STEP_KERNEL, args, num_args, 0, kernel, workspace_bytes, thread_workspace_bytes, offset, 0, 0};
@@ -338,9 +338,10 @@ int32_t ExtentKernel(const temper_call* call) {
 
 TEST_F(ModelTest, TellsExtentsThatTheRunDecides) {
   static constexpr int64_t kLines = 1;
-  temper_io outputs[4] = {Io("y"), Io("x"), Io("w"), {"extent", 7, 0, &kLines, 8, nullptr, -1, 0}};
-  outputs[0].told_by = 3;
-  outputs[0].axis = 1;
+  temper_io outputs[4] = {Io("y"), Io("x"), Io("w"), {"extent", 7, 0, &kLines, 8, nullptr, 0, nullptr}};
+  const temper_extent by_x = {1, 3};
+  outputs[0].num_extents = 1;
+  outputs[0].extents = &by_x;
   const temper_arg args[2] = {{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 3, 0}};
   std::vector<temper_step> steps(std::begin(steps_), std::end(steps_));
   steps.push_back(Call("extent", ExtentKernel, args, 2));
@@ -534,11 +535,12 @@ TEST_F(ModelTest, AnInputOfARangeIsFilledUpWithZerosAndItsExtentIsAnInput) {
   for (const int64_t axis : {0, 1}) {
     static constexpr int64_t kLeast[2][2] = {{1, kShape[1]}, {kShape[0], 0}};
     const int64_t most = kShape[axis];
-    temper_io inputs[] = {inputs_[0], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+    temper_io inputs[] = {inputs_[0], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, 0, nullptr}};
     inputs[0].least = kLeast[axis];
-    inputs[0].told_by = 1;
-    inputs[0].axis = axis;
-    temper_io outputs[] = {outputs_[1], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+    const temper_extent counted = {axis, 1};
+    inputs[0].num_extents = 1;
+    inputs[0].extents = &counted;
+    temper_io outputs[] = {outputs_[1], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, 0, nullptr}};
     temper_arg copy_x[] = {{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 0, 0}};
     temper_arg copy_count[] = {{TEMPER_ARG_INPUT, 1, 0}, {TEMPER_ARG_OUTPUT, 1, 0}};
     temper_step steps[] = {Copy(copy_x), Copy(copy_count)};
@@ -594,8 +596,9 @@ TEST_F(ModelTest, AnInputOfARangeIsFilledUpWithZerosAndItsExtentIsAnInput) {
 
 TEST_F(ModelTest, InputsOfOneRangeHaveOneExtent) {
   static constexpr int64_t kLeast[] = {1, kShape[1]};
-  temper_io inputs[] = {Io("a"), Io("b"), {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
-  for (int i = 0; i < 2; ++i) inputs[i].least = kLeast, inputs[i].told_by = 2;
+  temper_io inputs[] = {Io("a"), Io("b"), {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, 0, nullptr}};
+  static constexpr temper_extent kCounted = {0, 2};
+  for (int i = 0; i < 2; ++i) inputs[i].least = kLeast, inputs[i].num_extents = 1, inputs[i].extents = &kCounted;
   temper_arg copies[2][2] = {{{TEMPER_ARG_INPUT, 0, 0}, {TEMPER_ARG_OUTPUT, 0, 0}},
                              {{TEMPER_ARG_INPUT, 1, 0}, {TEMPER_ARG_OUTPUT, 1, 0}}};
   const temper_step steps[] = {Copy(copies[0]), Copy(copies[1])};
@@ -655,12 +658,23 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
   }
   steps_[1].kind = TEMPER_STEP_KERNEL;
   const int64_t least[] = {1, 10};
+  const temper_extent told_by_x = {0, 0}, told_by_none = {0, 1};
   inputs_[0].least = least;
   refused("ranges that no input tells");
+  inputs_[0].num_extents = 1;
+  for (const temper_extent* extent : {&told_by_x, &told_by_none}) {
+    inputs_[0].extents = extent;
+    refused("ranges that no input tells");
+  }
   inputs_[0].least = nullptr;
+  inputs_[0].num_extents = 0;
   outputs_[0].least = least;
   refused("outputs of several shapes");
   outputs_[0].least = nullptr;
+  outputs_[0].num_extents = 1;
+  outputs_[0].extents = &told_by_x;
+  refused("extents that no output tells");
+  outputs_[0].num_extents = 0;
   for (temper_io* io : {&inputs_[0], &outputs_[2]}) {
     io->rank = TEMPER_MAX_RANK + 1;
     refused("inputs or outputs of more dimensions than temper_tensor");

@@ -183,8 +183,9 @@ class OnDeviceTest : public testing::Test {
 
   static constexpr int64_t kSlot = TEMPER_DEVICE_ALIGNMENT, kHalf = kBytes / 2;
   const temper_device* device_ = &kFake;
-  temper_io inputs_[1] = {{"x", 1, 1, kShape, kBytes, nullptr, -1, 0}};
-  temper_io outputs_[2] = {{"y", 1, 1, kShape, kBytes, nullptr, -1, 0}, {"z", 1, 1, kShape, kBytes, nullptr, -1, 0}};
+  temper_io inputs_[1] = {{"x", 1, 1, kShape, kBytes, nullptr, 0, nullptr}};
+  temper_io outputs_[2] = {{"y", 1, 1, kShape, kBytes, nullptr, 0, nullptr},
+                           {"z", 1, 1, kShape, kBytes, nullptr, 0, nullptr}};
   temper_arg multiply_[3] = {{TEMPER_ARG_INPUT, 0, 0, kBytes},
                              {TEMPER_ARG_WEIGHT, TEMPER_MEMORY_DEVICE, 0, kBytes},
                              {TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kBytes}};
@@ -248,9 +249,11 @@ TEST_F(OnDeviceTest, VariantsShareTheArenaAndEachIsRecorded) {
 
 TEST_F(OnDeviceTest, AnInputOfARangeIsFilledUpWithZeros) {
   const int64_t least[] = {1};
-  temper_io inputs[] = {inputs_[0], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, -1, 0}};
+  temper_io inputs[] = {inputs_[0], {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, 0, nullptr}};
   inputs[0].least = least;
-  inputs[0].told_by = 1;
+  const temper_extent counted = {0, 1};
+  inputs[0].num_extents = 1;
+  inputs[0].extents = &counted;
   variant_.num_inputs = 2;
   variant_.inputs = inputs;
   temper_model* model = nullptr;
@@ -261,6 +264,31 @@ TEST_F(OnDeviceTest, AnInputOfARangeIsFilledUpWithZeros) {
     temper_tensor out[] = {{y_.data(), kBytes, 0, 0, {}}, {z_.data(), kBytes, 0, 0, {}}};
     ASSERT_EQ(temper_model_run_shaped(model, &in, out), TEMPER_OK) << temper_model_error(model);
     std::fill(x_.begin() + count, x_.end(), 0.0f);
+    ExpectRight();
+  }
+  temper_model_destroy(model);
+}
+
+TEST_F(OnDeviceTest, AnInputOfTwoRangesIsFilledUpWithZerosBehindEachEnd) {
+  static constexpr int64_t kMost[] = {4, kN / 4}, kLeast[] = {1, 0};
+  static constexpr temper_extent kCounted[] = {{0, 1}, {1, 2}};
+  const temper_io count = {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, 0, nullptr};
+  const temper_io inputs[] = {{"x", 1, 2, kMost, kBytes, kLeast, 2, kCounted}, count, count};
+  variant_.num_inputs = 3;
+  variant_.inputs = inputs;
+  temper_model* model = nullptr;
+  ASSERT_EQ(Create(&model), TEMPER_OK) << temper_model_error(nullptr);
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{{4, 2}, {2, 1}, {1, 0}, {3, 1}, {3, 2}}) {
+    std::vector<float> given(static_cast<size_t>(rows * columns));
+    std::iota(given.begin(), given.end(), 1.0f);
+    const temper_tensor in = {given.data(), std::ssize(given) * 4, 1, 2, {rows, columns}};
+    temper_tensor out[] = {{y_.data(), kBytes, 0, 0, {}}, {z_.data(), kBytes, 0, 0, {}}};
+    ASSERT_EQ(temper_model_run_shaped(model, &in, out), TEMPER_OK) << temper_model_error(model);
+    for (int64_t i = 0; i < kN; ++i) {
+      const int64_t row = i / kMost[1], column = i % kMost[1];
+      const bool there = row < rows && column < columns;
+      x_[static_cast<size_t>(i)] = there ? given[static_cast<size_t>(row * columns + column)] : 0;
+    }
     ExpectRight();
   }
   temper_model_destroy(model);

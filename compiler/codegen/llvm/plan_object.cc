@@ -73,9 +73,11 @@ class PlanModule {
   std::vector<llvm::Constant*> Ios(const std::vector<PlanIo>& ios) {
     std::vector<llvm::Constant*> items;
     for (const PlanIo& io : ios) {
+      std::vector<llvm::Constant*> extents;
+      for (const PlanExtent& e : io.extents) extents.push_back(Struct({I64(e.axis), I64(e.told_by)}));
       items.push_back(
           Struct({String(io.name), I64(Info(io.dtype).onnx), I64(std::ssize(io.shape)), Ints(io.shape),
-                  I64(BytesOf(io.dtype, NumElements(io.shape))), Ints(io.least), I64(io.told_by), I64(io.axis)}));
+                  I64(BytesOf(io.dtype, NumElements(io.shape))), Ints(io.least), Count(extents), Array(extents)}));
     }
     return items;
   }

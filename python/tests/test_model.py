@@ -116,6 +116,34 @@ def test_a_range_takes_any_length_up_to_the_most(tmp_path):
         temper.compile(path, dims={"batch": "4..1"})
 
 
+def test_two_ranges_take_any_pair_of_lengths(tmp_path):
+    weight = np.random.default_rng(4).standard_normal((6, 4)).astype(np.float32)
+    path = save(tmp_path / "ranges.onnx", [
+        helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Unsqueeze", ["mask", "last"], ["column"]),
+        helper.make_node("Mul", ["m", "column"], ["y"]), helper.make_node("ReduceMean", ["y"], ["mean"], axes=[1])],
+        [("x", TensorProto.FLOAT, ("batch", "seq", 6)), ("mask", TensorProto.FLOAT, ("batch", "seq"))],
+        [("y", TensorProto.FLOAT, ("batch", "seq", 4)), ("mean", TensorProto.FLOAT, ("batch", 1, 4))],
+        {"w": weight, "last": np.array([2], np.int64)})
+    model = temper.compile(path, dims={"batch": "1..3", "seq": "2..9"}, untuned=True)
+    assert repr(model.inputs[0]) == "x: float32 [1..3, 2..9, 6]"
+    assert [output.get("varies") for output in model.manifest["outputs"]] == [[0, 1], [0]]
+    rng = np.random.default_rng(5)
+    for batch, length in [(3, 9), (1, 2), (2, 5), (3, 2), (1, 9), (2, 8), (3, 9)]:
+        x = rng.standard_normal((batch, length, 6)).astype(np.float32)
+        mask = rng.integers(0, 2, (batch, length)).astype(np.float32)
+        y, mean = model.run(x, mask)
+        assert y.shape == (batch, length, 4) and y.flags.c_contiguous
+        np.testing.assert_allclose(y, x @ weight * mask[:, :, None], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(mean, y.mean(1, keepdims=True), rtol=1e-4, atol=1e-5)
+    for shape in [(4, 5, 6), (0, 5, 6), (2, 1, 6), (2, 10, 6)]:
+        with pytest.raises(temper.InputError, match=r"input x has .*; the model takes float32 \[1..3, 2..9, 6\]"):
+            model.run(np.zeros(shape, np.float32), np.zeros(shape[:2], np.float32))
+    with pytest.raises(temper.InputError, match="input mask has"):
+        model.run(np.zeros((2, 5, 6), np.float32), np.zeros((2, 4), np.float32))
+    session = temper.InferenceSession(path, dims={"batch": "1..3", "seq": "2..9"}, untuned=True)
+    assert session.get_inputs()[0].shape == [None, None, 6]
+
+
 def test_a_model_says_what_it_takes_and_gives(pair_model):
     assert [(p.name, p.shape, p.dtype, p.type) for p in pair_model.inputs] == [
         ("a", (3, 5), np.float32, "f32"), ("b", (3, 5), np.float32, "f32")]

@@ -261,7 +261,7 @@ TEST(OnnxInputs, WhatWouldMeetWhatIsBehindTheEndIsRefused) {
 
 TEST(OnnxInputs, RangesThatDoNotFit) {
   EXPECT_EQ(Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", DimLength(1, 3)}, {"past", 0}}}),
-            "test: input 'ids' has ranges along two dimensions, batch and new: give one of them lengths");
+            "test: input 'mask': past + new + 1 is a sum, of which no term may have a range");
   EXPECT_EQ(Refused(Named(), {.dims = {{"batch", 2}, {"new", 3}, {"past", DimLength(0, 3)}}}),
             "test: input 'mask': past + new + 1 is a sum, of which no term may have a range");
   EXPECT_EQ(

@@ -79,6 +79,12 @@ const RangeChain kRangeChains[] = {
     {"volumes", {-1, 2, 5, 4, 3}, Volumes},
     {"attention", {2, -1, 4}, [](ModelBuilder& m) { Attention(m, false); }},
     {"causal attention", {2, -1, 4}, [](ModelBuilder& m) { Attention(m, true); }},
+    {"products of rows, along two axes",
+     {-1, 3},
+     [](ModelBuilder& m) {
+       Permuted(m, "x", "columns", {1, 0});
+       m.Node("MatMul", {"x", "columns"}, {"y"});
+     }},
     {"products of columns",
      {2, -1, 4},
      [](ModelBuilder& m) {
@@ -521,12 +527,6 @@ TEST(OnnxRange, WhatDependsOnWhereTheEndIs) {
          onnx::NodeProto& node = m.Node("Attention", {"x", "k", "v"}, {"y"});
          ModelBuilder::SetInt(node, "q_num_heads", 2);
          ModelBuilder::SetInt(node, "kv_num_heads", 1);
-       }},
-      {"a result along two axes",
-       {-1, 3},
-       [](ModelBuilder& m) {
-         Permuted(m, "x", "columns", {1, 0});
-         m.Node("MatMul", {"x", "columns"}, {"y"});
        }},
   };
   for (const RangeChain& chain : refused) {

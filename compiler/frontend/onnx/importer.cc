@@ -97,7 +97,7 @@ class Importer {
         return absl::InvalidArgumentError(absl::StrCat("input '", input.name(), "': ", std::string(size.message())));
       const ValueId v = graph_.AddValue({input.name(), {*dtype, shape, {}}, std::nullopt, false});
       graph_.inputs.push_back(v);
-      TEMPER_RETURN_IF_ERROR(SetRange(options, input, v));
+      TEMPER_RETURN_IF_ERROR(SetRanges(options, input, v));
       // What has no elements is known without being read.
       const bool empty = NumElements(shape) == 0;
       context_.Bind(input.name(), empty ? context_.Constant(NDArray(*dtype, std::move(shape))) : v);
@@ -109,27 +109,31 @@ class Importer {
   }
 
   // Inputs with one range have one extent, an input behind the model's own.
-  absl::Status SetRange(const InputOptions& options, const onnx::ValueInfoProto& input, ValueId v) {
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<InputOptions::Range> range, options.RangeOf(input));
-    if (!range.has_value()) return absl::OkStatus();
+  absl::Status SetRanges(const InputOptions& options, const onnx::ValueInfoProto& input, ValueId v) {
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<InputOptions::Range> ranges, options.RangesOf(input));
+    if (ranges.empty()) return absl::OkStatus();
     if (NumElements(context_.ShapeOf(v)) == 0) {
       return absl::UnimplementedError(
-          absl::StrCat("input '", input.name(), "' has no elements: give ", range->dimension, " a length"));
+          absl::StrCat("input '", input.name(), "' has no elements: give ", ranges[0].dimension, " a length"));
     }
     if (IsPacked(graph_.values[v].type.dtype)) {
       return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has numbers of less than a byte: give ",
-                                                   range->dimension, " a length"));
+                                                   ranges[0].dimension, " a length"));
     }
-    auto known = std::ranges::find(extents_, range->dimension, &std::pair<std::string, ValueId>::first);
-    if (known == extents_.end()) {
-      const std::string name = absl::StrCat("length of ", range->dimension);
-      known = extents_.insert(known,
-                              {range->dimension, graph_.AddValue({name, {DType::kI64, {}, {}}, std::nullopt, false})});
+    Varyings varyings;
+    for (const auto& [axis, dimension, least] : ranges) {
+      auto known = std::ranges::find(extents_, dimension, &std::pair<std::string, ValueId>::first);
+      if (known == extents_.end()) {
+        const std::string name = absl::StrCat("length of ", dimension);
+        known =
+            extents_.insert(known, {dimension, graph_.AddValue({name, {DType::kI64, {}, {}}, std::nullopt, false})});
+      }
+      const int told_by = static_cast<int>(known - extents_.begin());  // counted from the hidden inputs' first
+      graph_.input_extents.push_back({static_cast<int>(graph_.inputs.size()) - 1, axis, told_by, least});
+      varyings.push_back({axis, known->second});
+      context_.SetLeast(known->second, least);
     }
-    const int told_by = static_cast<int>(known - extents_.begin());  // counted from the hidden inputs' first
-    graph_.input_extents.push_back({static_cast<int>(graph_.inputs.size()) - 1, range->axis, told_by, range->least});
-    context_.SetVaryings(v, {{range->axis, known->second}});
-    context_.SetLeast(known->second, range->least);
+    context_.SetVaryings(v, std::move(varyings));
     return absl::OkStatus();
   }
 
@@ -141,8 +145,6 @@ class Importer {
         return absl::Status(v.status().code(),
                             absl::StrCat("graph output '", output.name(), "': ", std::string(v.status().message())));
       }
-      if (context_.VaryingsOf(*v).size() > 1)
-        return absl::UnimplementedError(absl::StrCat("graph output '", output.name(), "' varies along several axes"));
       if (context_.Varies(*v)) {
         if (IsPacked(graph_.values[*v].type.dtype))
           return absl::UnimplementedError(absl::StrCat("graph output '", output.name(),
@@ -170,19 +172,18 @@ class Importer {
     const int results = static_cast<int>(graph_.outputs.size());
     std::map<ValueId, int> told;
     for (int output = 0; output < results; ++output) {
-      const Varyings& varyings = context_.VaryingsOf(graph_.outputs[static_cast<size_t>(output)]);
-      if (varyings.empty()) continue;
-      const Varying varying = varyings[0];
-      const auto [place, added] = told.try_emplace(varying.extent, static_cast<int>(graph_.outputs.size()));
-      if (added) {
-        ValueId extent = varying.extent;
-        if (!taken.insert(extent).second) {
-          TEMPER_ASSIGN_OR_RETURN(extent, graph_.AddNode("identity", {}, {extent}));
+      for (const Varying& varying : context_.VaryingsOf(graph_.outputs[static_cast<size_t>(output)])) {
+        const auto [place, added] = told.try_emplace(varying.extent, static_cast<int>(graph_.outputs.size()));
+        if (added) {
+          ValueId extent = varying.extent;
+          if (!taken.insert(extent).second) {
+            TEMPER_ASSIGN_OR_RETURN(extent, graph_.AddNode("identity", {}, {extent}));
+          }
+          graph_.outputs.push_back(extent);
+          ++graph_.hidden;
         }
-        graph_.outputs.push_back(extent);
-        ++graph_.hidden;
+        graph_.extents.push_back({output, varying.axis, place->second});
       }
-      graph_.extents.push_back({output, varying.axis, place->second});
     }
     return absl::OkStatus();
   }

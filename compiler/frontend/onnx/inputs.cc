@@ -101,8 +101,8 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> InputOptions::Extents(const 
   return extents;
 }
 
-absl::StatusOr<std::optional<InputOptions::Range>> InputOptions::RangeOf(const onnx::ValueInfoProto& input) const {
-  std::optional<Range> found;
+absl::StatusOr<std::vector<InputOptions::Range>> InputOptions::RangesOf(const onnx::ValueInfoProto& input) const {
+  std::vector<Range> found;
   if (options_.shapes.contains(input.name())) return found;
   const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
   for (int i = 0; i < shape.dim_size(); ++i) {
@@ -121,12 +121,7 @@ absl::StatusOr<std::optional<InputOptions::Range>> InputOptions::RangeOf(const o
         return absl::UnimplementedError(
             absl::StrCat("input '", input.name(), "': ", dimension, " is a sum, of which no term may have a range"));
       }
-      if (found.has_value()) {
-        return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has ranges along two dimensions, ",
-                                                     found->dimension, " and ", dimension,
-                                                     ": give one of them lengths"));
-      }
-      found = Range{i, dimension, length.least};
+      found.push_back({i, dimension, length.least});
     }
   }
   return found;
@@ -163,10 +158,10 @@ absl::StatusOr<std::optional<NDArray>> InputOptions::ValueOf(const onnx::ValueIn
   inputs_.push_back(input.name());
   const auto count = static_cast<int64_t>(given->second.size());
   const onnx::TypeProto::Tensor& type = input.type().tensor_type();
-  TEMPER_ASSIGN_OR_RETURN(const std::optional<Range> range, RangeOf(input));
-  if (range.has_value()) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Range> ranges, RangesOf(input));
+  if (!ranges.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--value ", input.name(), ": its dimension ", range->dimension, " has a range"));
+        absl::StrCat("--value ", input.name(), ": its dimension ", ranges[0].dimension, " has a range"));
   }
   Shape shape = {count};
   if (type.has_shape()) {

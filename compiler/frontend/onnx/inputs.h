@@ -19,13 +19,13 @@ class InputOptions {
   // The input's shape: the model's, with open dimensions taken from the options. Those that stay open are 1, and
   // Finish() says so.
   absl::StatusOr<Shape> ShapeOf(const onnx::ValueInfoProto& input);
-  // Where the options give a dimension of the input a range. kUnimplemented: they give it to several.
+  // Where the options give dimensions of the input ranges, by axis.
   struct Range {
     int64_t axis;
     std::string dimension;
     int64_t least;
   };
-  absl::StatusOr<std::optional<Range>> RangeOf(const onnx::ValueInfoProto& input) const;
+  absl::StatusOr<std::vector<Range>> RangesOf(const onnx::ValueInfoProto& input) const;
   // The value that the options give it; nullopt: none.
   absl::StatusOr<std::optional<NDArray>> ValueOf(const onnx::ValueInfoProto& input, DType dtype);
   // kInvalidArgument: something is still open, or an option names what the model does not have.

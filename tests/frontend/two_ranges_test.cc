@@ -143,6 +143,17 @@ const Chain kChains[] = {
        Axis(m.Node("Softmax", {"halves"}, {"shares"}), 0);
        Reshaped(m, "shares", "y", {"m", "-1", "4"});
      }},
+    {"rows by their number, and the rest",
+     {kN, kM, 4},
+     [](ModelBuilder& m) {
+       Lengths(m, 0, 1);
+       m.Node("Mul", {"m", "n"}, {"nm"});
+       Reshaped(m, "x", "rows", {"nm", "-1"});
+       Axis(m.Node("Softmax", {"rows"}, {"shares"}), 0);
+       m.Ints("four", {4});
+       m.Node("Mul", {"nm", "four"}, {"all"});
+       m.Node("Reshape", {"shares", "all"}, {"y"});
+     }},
     {"rows that are the result", {kN, kM, 4}, [](ModelBuilder& m) { Axis(m.Node("Flatten", {"x"}, {"y"}), 2); }},
     {"pixels that are the result",
      {2, kN, kM, 3},

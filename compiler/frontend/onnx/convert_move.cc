@@ -156,7 +156,6 @@ std::optional<Folding> FoldingOf(Context& c, ValueId given, ValueId x, const Int
 
 // A shape where two axes that vary become one, as batch and sequence do, or one becomes the two that it was.
 absl::StatusOr<ValueId> Folded(Context& c, ValueId given, const Ints& wanted, const Ints& said, const Varyings& told) {
-  if (NumElements(c.ShapeOf(given)) == 0) return MustBeKnown(c, given, "Reshape");
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, Unfolded(c, given));
   const std::optional<Folding> folding = FoldingOf(c, given, x, wanted, said, told);
   if (!folding.has_value()) return MustBeKnown(c, x, "Reshape");
@@ -187,10 +186,16 @@ absl::StatusOr<ValueId> Folded(Context& c, ValueId given, const Ints& wanted, co
   return result;
 }
 
-// Two axes that vary may become one, and one such axis may become the two that it was.
-bool Folds(const Varyings& own, const std::vector<NewAxis>& to) {
-  return to.size() != own.size() || std::ranges::adjacent_find(to, {}, &NewAxis::axis) != to.end() ||
-         std::ranges::any_of(own, [](const Varying& v) { return v.line != kNoValue; });
+// Whether two axes that vary become one, or one such axis is there already, or it is not known where they go.
+bool Folds(const Context& c, ValueId x, const Ints& wanted, const std::vector<NewAxis>& to) {
+  const Varyings& own = c.VaryingsOf(x);
+  if (to.size() != own.size()) return true;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i].line != kNoValue || (i > 0 && to[i].axis == to[i - 1].axis)) return true;
+    const int64_t around = AxisAround(c.ShapeOf(x), own[i].axis, wanted);
+    if (i > 0 && around >= 0 && around == AxisAround(c.ShapeOf(x), own[i - 1].axis, wanted)) return true;
+  }
+  return false;
 }
 
 // Lines that were parted, as boxes are by levels, and come together again: there is room for more of them than there
@@ -241,9 +246,10 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError(absl::StrCat("cannot reshape ", ShapeText(from), " to ", ShapeText(wanted)));
   }
   if (c.Varies(x)) {
+    if (total == 0) return MustBeKnown(c, x, "Reshape");
     const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(x), n.Int("allowzero", 0) == 0);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, Folds(c.VaryingsOf(x), to) ? Folded(c, x, wanted, said, told)
-                                                                        : ReshapeVarying(c, x, wanted, to));
+    TEMPER_ASSIGN_OR_RETURN(
+        const ValueId v, Folds(c, x, wanted, to) ? Folded(c, x, wanted, said, told) : ReshapeVarying(c, x, wanted, to));
     return c.Set(n, v);
   }
   if (!told.empty()) return absl::UnimplementedError("a shape that varies is of a value that does not");
@@ -262,10 +268,11 @@ absl::Status Flatten(Context& c, const OnnxNode& n) {
     return c.Set(n, v);
   }
   const Varyings& own = c.VaryingsOf(n.Input(0));
+  if (NumElements(shape) == 0) return MustBeKnown(c, n.Input(0), "Flatten");
   std::vector<NewAxis> to;
   for (const Varying& v : own) to.push_back({v.axis < static_cast<int64_t>(split) ? 0u : 1u});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Folds(own, to) ? Folded(c, n.Input(0), flat, {-1, -1}, {})
-                                                          : ReshapeVarying(c, n.Input(0), flat, to));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Folds(c, n.Input(0), flat, to) ? Folded(c, n.Input(0), flat, {-1, -1}, {})
+                                                                          : ReshapeVarying(c, n.Input(0), flat, to));
   return c.Set(n, v);
 }
 

@@ -614,13 +614,21 @@ absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor,
 }
 
 absl::StatusOr<ValueId> ProductOfExtents(Context& c, ValueId one, ValueId other) {
+  // Of multiples it is a multiple: whatever steps lead to one number, it is one value.
+  const auto [of, times] = c.MultipleOf(one).value_or(std::pair(one, int64_t{1}));
+  const auto [other_of, other_times] = c.MultipleOf(other).value_or(std::pair(other, int64_t{1}));
+  if (times > 1 || other_times > 1) {
+    if (times > kMostExtent / other_times) return Refused("a product of multiples");
+    TEMPER_ASSIGN_OR_RETURN(const ValueId product, ProductOfExtents(c, of, other_of));
+    return ScaledExtent(c, product, times * other_times, 1);
+  }
   const std::string what = absl::StrCat("extent ", std::min(one, other), " times ", std::max(one, other));
   if (const ValueId known = c.Made(what); known != kNoValue) return known;
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("mul", {}, {one, other}));
   // 0: nobody knows.
-  const auto times = [](int64_t a, int64_t b) { return b < 1 || a > kMostExtent / b ? 0 : a * b; };
-  c.SetLeast(v, times(c.LeastOf(one), c.LeastOf(other)));
-  if (const int64_t most = times(c.MostOf(one), c.MostOf(other)); most > 0) c.SetMost(v, most);
+  const auto product = [](int64_t a, int64_t b) { return b < 1 || a > kMostExtent / b ? 0 : a * b; };
+  c.SetLeast(v, product(c.LeastOf(one), c.LeastOf(other)));
+  if (const int64_t most = product(c.MostOf(one), c.MostOf(other)); most > 0) c.SetMost(v, most);
   c.KeepMade(what, v);
   return v;
 }

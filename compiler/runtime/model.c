@@ -755,11 +755,22 @@ static void tell_extents(const temper_model* m, temper_tensor* outputs) {
   }
 }
 
+/* Where the model itself takes no inputs of such lengths, a hidden output says so. */
+static int check_lengths(temper_model* m) {
+  for (int64_t i = m->variant->num_results; i < m->variant->num_outputs; ++i) {
+    if (m->outputs[i].told == TEMPER_LENGTHS_DIFFER)
+      return fail(m->error, TEMPER_INVALID_ARGUMENT,
+                  "the model takes no inputs of these lengths: parts of it do not fit");
+  }
+  return TEMPER_OK;
+}
+
 int temper_model_run_shaped(temper_model* m, const temper_tensor* inputs, temper_tensor* outputs) {
   if (!m) return fail(create_error, TEMPER_INVALID_ARGUMENT, "no model");
   if (!enter(m)) return TEMPER_BUSY;
   int code = take_tensors(m, inputs, outputs);
   if (code == TEMPER_OK) code = run(m, 0, NULL);
+  if (code == TEMPER_OK) code = check_lengths(m);
   if (code == TEMPER_OK) tell_extents(m, outputs);
   return leave(m, code);
 }

@@ -11,6 +11,9 @@
 extern "C" {
 #endif
 
+/* What a hidden output tells where the model itself takes no inputs of such lengths. */
+#define TEMPER_LENGTHS_DIFFER INT64_MIN
+
 /* What an input of this shape takes, which lies in its range; all of it where it takes no range. */
 int64_t temper_bytes_of(const temper_io* io, const int64_t* shape);
 

@@ -116,6 +116,21 @@ def test_a_range_takes_any_length_up_to_the_most(tmp_path):
         temper.compile(path, dims={"batch": "4..1"})
 
 
+def test_a_length_that_the_model_itself_cannot_take_is_an_error(tmp_path):
+    path = save(tmp_path / "halves.onnx", [
+        helper.make_node("Slice", ["x", "zero", "end", "zero", "two"], ["even"]),
+        helper.make_node("Slice", ["x", "one", "end", "zero", "two"], ["odd"]),
+        helper.make_node("Sub", ["even", "odd"], ["y"])],
+        [("x", TensorProto.FLOAT, ("n",))], [("y", TensorProto.FLOAT, ("half",))],
+        {name: np.array([value], np.int64) for name, value in (("zero", 0), ("one", 1), ("two", 2), ("end", 2**62))})
+    model = temper.compile(path, dims={"n": "4..10"}, untuned=True)
+    for n in (10, 4, 8):
+        x = np.arange(n, dtype=np.float32) ** 2
+        np.testing.assert_array_equal(model.run(x)[0], x[::2] - x[1::2])
+        with pytest.raises(temper.InputError, match="takes no inputs of these lengths"):
+            model.run(np.zeros(n - 1 if n > 4 else 5, np.float32))
+
+
 def test_two_ranges_take_any_pair_of_lengths(tmp_path):
     weight = np.random.default_rng(4).standard_normal((6, 4)).astype(np.float32)
     path = save(tmp_path / "ranges.onnx", [

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -131,6 +132,10 @@ class Context {
   ValueId Made(const std::string& what) const;
   void KeepMade(std::string what, ValueId v) { made_[std::move(what)] = v; }
 
+  // Two extents that are one number at each length that the model itself takes.
+  void MustAgree(ValueId a, ValueId b) { agreements_.insert(std::minmax(a, b)); }
+  const std::set<std::pair<ValueId, ValueId>>& agreements() const { return agreements_; }
+
   // What is under an ONNX name: here, or in the scopes around up to one that is closed; null if nothing is.
   const Bound* Find(const std::string& name) const;
   void Bind(const std::string& name, Bound bound) { scopes_.back().names[name] = std::move(bound); }
@@ -180,6 +185,7 @@ class Context {
   std::map<ValueId, Stops> stops_;
   std::map<ValueId, int64_t> joined_;
   std::map<std::string, ValueId> made_;
+  std::set<std::pair<ValueId, ValueId>> agreements_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing
 };

@@ -38,6 +38,11 @@ absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Int
   const bool other =
       to.told != kNoValue && to.told != moved->extent && (IsOfRanges(c, to.told) || IsOfRanges(c, moved->extent));
   if (other && !exact) return MustBeKnown(c, x, "Reshape");
+  if (exact && !whole) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId all, ScaledExtent(c, moved->extent, old_length, length));
+    c.MustAgree(all, v.extent);
+  }
+  if (other) c.MustAgree(to.told, moved->extent);
   if (other) return Varying{moved->axis, to.told, moved->lines};
   return *moved;
 }
@@ -78,11 +83,11 @@ absl::StatusOr<ValueId> Unfolded(Context& c, ValueId x) {
   Shape shape;
   Varyings varyings;
   const auto add = [&](int64_t most, ValueId extent, int64_t lines) {
-    const auto multiple = lines == 1 ? c.MultipleOf(extent) : std::nullopt;
-    const bool parts = multiple.has_value() && most % multiple->second == 0;
-    varyings.push_back({std::ssize(shape), parts ? multiple->first : extent, lines});
-    shape.push_back(parts ? most / multiple->second : most);
-    if (parts) shape.push_back(multiple->second);
+    const auto [base, factor] = c.MultipleOf(extent).value_or(std::pair<ValueId, int64_t>(extent, 1));
+    const bool parts = lines == 1 && factor > 1 && most % factor == 0;
+    varyings.push_back({std::ssize(shape), parts ? base : extent, lines});
+    shape.push_back(parts ? most / factor : most);
+    if (parts) shape.push_back(factor);
   };
   for (int64_t axis = 0; axis < c.Rank(x); ++axis) {
     const int64_t most = c.ShapeOf(x)[static_cast<size_t>(axis)];

@@ -144,8 +144,11 @@ class Rule {
   // Whether a model that runs has as many of both: they are the same number where they are largest, as their shapes
   // say, and none is one element that stands for many.
   bool Agree(const Varying& a, const Varying& b) const {
+    if (a == b) return true;
     const bool several = c_.LeastOf(a.extent) > 1 && c_.LeastOf(b.extent) > 1;
-    return a == b || (several && a.axis == b.axis && a.lines == b.lines);
+    if (!several || a.axis != b.axis || a.lines != b.lines) return false;
+    c_.MustAgree(a.extent, b.extent);
+    return true;
   }
   const Shape& ShapeAt(size_t i) const { return c_.ShapeOf(node_.inputs[i]); }
 

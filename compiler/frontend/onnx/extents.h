@@ -3,11 +3,15 @@
 // here what operators make of it. Those that would have to know the extent are refused.
 #pragma once
 
+#include <limits>
+
 #include "compiler/frontend/onnx/context.h"
 
 namespace temper::onnx_frontend {
 
 constexpr int64_t kMostExtent = int64_t{1} << 40;  // that is counted with
+// What a hidden output tells where the model itself takes no inputs of such lengths (docs/package-format.md).
+constexpr int64_t kLengthsDiffer = std::numeric_limits<int64_t>::min();
 
 // Readies operands for an operator that combines elements along an axis whose extent varies: those behind the end
 // become ones that change nothing. Negative positions along such an axis become positive ones. What the result has in

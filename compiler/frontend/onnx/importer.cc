@@ -185,6 +185,26 @@ class Importer {
         graph_.extents.push_back({output, varying.axis, place->second});
       }
     }
+    return AddAgreement();
+  }
+
+  // One more hidden output, which says whether the model itself takes inputs of such lengths.
+  absl::Status AddAgreement() {
+    ValueId all = kNoValue;
+    for (const auto& [a, b] : context_.agreements()) {
+      TEMPER_ASSIGN_OR_RETURN(const ValueId same, graph_.AddNode("equal", {}, {a, b}));
+      if (all == kNoValue) {
+        all = same;
+      } else {
+        TEMPER_ASSIGN_OR_RETURN(all, graph_.AddNode("and", {}, {all, same}));
+      }
+    }
+    if (all == kNoValue) return absl::OkStatus();
+    const ValueId agrees = context_.Scalar(DType::kI64, 0);
+    const ValueId differs = context_.Scalar(DType::kI64, static_cast<double>(kLengthsDiffer));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId told, graph_.AddNode("where", {}, {all, agrees, differs}));
+    graph_.outputs.push_back(told);
+    ++graph_.hidden;
     return absl::OkStatus();
   }
 

@@ -1,11 +1,21 @@
 #include "tuner_server/service/job_feed.h"
 
+#include "base/secure_random.h"
 #include "proto/convert.h"
 
 namespace temper {
+namespace {
+
+// A feed is made anew by each server that takes the job up, so the high half of its versions names the feed, and the
+// low half counts. It is never 0, as the high half of what is no feed's cursor.
+int64_t NameOfFeed() { return static_cast<int64_t>(1 + SecureRandom() % 0x7ffffffe) << 32; }
+
+}  // namespace
 
 JobFeed::JobFeed(const Clock& clock, absl::Duration started, JobView view, JobRow row)
-    : clock_(clock), started_(started), view_(std::move(view)), row_(std::move(row)) {}
+    : clock_(clock), started_(started), name_(NameOfFeed()), view_(std::move(view)), row_(std::move(row)) {}
+
+int64_t JobFeed::Seen(int64_t cursor) const { return cursor > name_ && cursor <= version_ ? cursor : 0; }
 
 void JobFeed::Publish(JobView view, JobRow row, std::vector<std::pair<size_t, TaskView>> tasks) {
   bool state_changed = false;
@@ -79,7 +89,8 @@ JobRow JobFeed::row() const {
 
 std::optional<JobNews> JobFeed::Since(int64_t cursor) const {
   std::lock_guard lock(mutex_);
-  if (cursor >= version_) return std::nullopt;
+  cursor = Seen(cursor);
+  if (cursor == version_) return std::nullopt;
   JobNews news{.cursor = version_, .job = view_};
   news.elapsed_s = absl::ToDoubleSeconds(elapsed_ ? *elapsed_ : clock_.Monotonic() - started_);
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -90,7 +101,8 @@ std::optional<JobNews> JobFeed::Since(int64_t cursor) const {
 
 size_t JobFeed::BytesSince(int64_t cursor) const {
   std::lock_guard lock(mutex_);
-  if (cursor >= version_) return 0;
+  cursor = Seen(cursor);
+  if (cursor == version_) return 0;
   size_t bytes = sizeof(JobView);
   for (const std::string& warning : view_.warnings) bytes += warning.size();
   for (size_t i = 0; i < tasks_.size(); ++i) {
@@ -101,7 +113,7 @@ size_t JobFeed::BytesSince(int64_t cursor) const {
 
 bool JobFeed::StateChangedSince(int64_t cursor) const {
   std::lock_guard lock(mutex_);
-  return state_version_ > cursor;
+  return state_version_ > Seen(cursor);
 }
 
 void JobFeed::AddWatcher(const std::shared_ptr<JobWatcher>& watcher) {

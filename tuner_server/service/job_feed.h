@@ -31,7 +31,7 @@ struct JobView {
 
 // What changed of a job.
 struct JobNews {
-  int64_t cursor = 0;  // tells this from what comes later
+  int64_t cursor = 0;  // tells this from what comes later, and from what another server tells of the job
   double elapsed_s = 0;
   JobView job;
   std::vector<std::pair<int, TaskView>> tasks;  // those that changed, by their place in the job
@@ -55,7 +55,7 @@ class JobFeed {
   std::string state() const;
   std::string owner() const;
   JobRow row() const;  // all of it: once the job is done, with a summary of megabytes
-  // What changed after the cursor; nullopt: nothing.
+  // What changed after the cursor; nullopt: nothing. After one that is not this feed's, all of it.
   std::optional<JobNews> Since(int64_t cursor) const;
   // About how many bytes that has, which are texts for the most part; 0: nothing.
   size_t BytesSince(int64_t cursor) const;
@@ -73,9 +73,11 @@ class JobFeed {
 
  private:
   void NotePoint();
+  int64_t Seen(int64_t cursor) const;  // 0: nothing of this feed
 
   const Clock& clock_;
   const absl::Duration started_;
+  const int64_t name_;  // less than each of its versions
 
   mutable std::mutex mutex_;
   JobView view_;
@@ -83,7 +85,7 @@ class JobFeed {
   std::vector<TaskView> tasks_;
   std::vector<int64_t> task_versions_;
   std::vector<std::pair<int, double>> curve_;
-  int64_t version_ = 1, state_version_ = 1;
+  int64_t version_ = name_ + 1, state_version_ = version_;
   std::optional<absl::Duration> elapsed_;  // set when over
   std::vector<std::shared_ptr<JobWatcher>> watchers_;
   bool was_watched_ = false;

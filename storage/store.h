@@ -110,6 +110,9 @@ class Store {
   // In many small transactions, so that others write meanwhile; ends with the first that fails.
   virtual absl::StatusOr<Pruned> Prune(const PruneOptions& options) = 0;
 
+  // kDataLoss: it is damaged, as a read or a write has found, and takes no writes any more.
+  virtual absl::Status Health() const { return absl::OkStatus(); }
+
   // Of the same database; they live as long as the store.
   virtual AccessStore& access() = 0;
   virtual Overview& overview() = 0;

@@ -43,7 +43,8 @@ absl::Status Offer(Connection& db, std::string_view sql, std::string_view target
 }
 
 absl::Status Missing(int64_t id) {
-  return absl::DataLossError(absl::StrCat("record ", id, ", named as a best, is missing"));
+  // By SQLite's rules the file is sound: some rows were removed by hand.
+  return absl::FailedPreconditionError(absl::StrCat("record ", id, ", named as a best, is missing; restore a copy"));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
   const std::string cause = system_error != 0 ? std::strerror(system_error) : message;
   int primary = code & 0xFF;
   if (primary == SQLITE_IOERR && IsFullDisk(system_error)) primary = SQLITE_FULL;
-  if (code == SQLITE_IOERR_NOMEM) primary = SQLITE_NOMEM;
+  if (code == SQLITE_IOERR_NOMEM || (primary == SQLITE_IOERR && system_error == ENOMEM)) primary = SQLITE_NOMEM;
   switch (primary) {
     case SQLITE_FULL:
       return absl::ResourceExhaustedError(absl::StrCat(path, ": the disk is full; free some space and run again"));

@@ -23,7 +23,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& give
     TEMPER_ASSIGN_OR_RETURN(database->lock_, LockFile::Take(path));
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, OpenWriter(path));
     TEMPER_RETURN_IF_ERROR(database->lock_->HoldDatabase(path));
-    database->writer_ = std::make_unique<Writer>(std::move(connection), *database->lock_);
+    database->writer_ =
+        std::make_unique<Writer>(std::move(connection), *database->lock_, [path] { return CheckAgain(path); });
     return database;
   }
   TEMPER_ASSIGN_OR_RETURN(const Access access, ReaderAccess(path));
@@ -44,12 +45,20 @@ absl::Status Database::HasRoomForMore() const {
                    " MiB are for jobs that are there already; free some space and run again"));
 }
 
+absl::Status Database::Health() const { return writer_ == nullptr ? absl::OkStatus() : writer_->Broken(); }
+
 absl::Status Database::Write(size_t weight, std::function<absl::Status(Connection&)> change) {
   if (writer_ == nullptr) return absl::FailedPreconditionError(absl::StrCat(path_, ": opened for reading only"));
   return writer_->Run(weight, std::move(change));
 }
 
 absl::Status Database::Read(const std::function<absl::Status(Connection&)>& read) {
+  const absl::Status status = ReadOnce(read);
+  if (writer_ != nullptr) writer_->BreakIf(status);
+  return status;
+}
+
+absl::Status Database::ReadOnce(const std::function<absl::Status(Connection&)>& read) {
   TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Borrow());
   TEMPER_RETURN_IF_ERROR(Run(*connection, "BEGIN"));
   const absl::Status status = read(*connection);

@@ -21,9 +21,11 @@ class Database {
 
   // kResourceExhausted: the disk is so full that the rest of it is for what is under way already.
   absl::Status HasRoomForMore() const;
+  absl::Status Health() const;  // see Store
   // See Writer::Run. kFailedPrecondition: opened for reading only.
   absl::Status Write(size_t weight, std::function<absl::Status(Connection&)> change);
-  // `read` sees one state of the database from its first statement to its last.
+  // `read` sees one state of the database from its first statement to its last. Once one was answered kDataLoss,
+  // nothing is written any more.
   absl::Status Read(const std::function<absl::Status(Connection&)>& read);
   template <typename T>
   absl::StatusOr<T> Get(const std::function<absl::StatusOr<T>(Connection&)>& get) {
@@ -39,6 +41,7 @@ class Database {
   static constexpr size_t kIdleReaders = 8;  // kept; more are opened while more read
 
   Database(std::string path, Access access) : path_(std::move(path)), access_(access) {}
+  absl::Status ReadOnce(const std::function<absl::Status(Connection&)>& read);
   absl::StatusOr<std::unique_ptr<Connection>> Borrow();
 
   const std::string path_;

@@ -80,6 +80,16 @@ absl::Status LockFile::CheckDatabase() const {
   return absl::OkStatus();
 }
 
+std::vector<LockFile::FileState> LockFile::States() const {
+  std::vector<FileState> states(held_.size());
+  for (size_t i = 0; i < held_.size(); ++i) {
+    struct stat file;
+    if (stat(held_[i].path.c_str(), &file) != 0) continue;
+    states[i] = {file.st_size, file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec};
+  }
+  return states;
+}
+
 LockFile::~LockFile() {
   if (database_fd_ >= 0) close(database_fd_);
   close(fd_);

@@ -26,6 +26,12 @@ class LockFile {
   // kDataLoss: the file that is held, or SQLite's log of it, is not there by its name any more. What is written to it
   // goes away with the process, or is in a file that nobody looks at.
   absl::Status CheckDatabase() const;
+  // What tells that the database or its log was written: as long as it stays, neither was. Reading changes nothing.
+  struct FileState {
+    int64_t bytes = -1, written_ns = 0;
+    bool operator==(const FileState&) const = default;
+  };
+  std::vector<FileState> States() const;
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;

@@ -190,6 +190,20 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, 
   return Connection::Open(path, access);
 }
 
+absl::Status CheckAgain(const std::string& path) {
+  // Its journal mode, which nobody can change while it is in use: a copy that was made for itself has no log.
+  constexpr int kModeAt = 18;
+  constexpr std::string_view kLogMode("\2\2");
+  TEMPER_ASSIGN_OR_RETURN(const std::string start, ReadStart(path, kHeaderBytes));
+  if (start.size() < kHeaderBytes || start.substr(kModeAt, kLogMode.size()) != kLogMode)
+    return absl::DataLossError(
+        absl::StrCat(path, ": was overwritten while it was in use; restore a copy, with the server stopped"));
+  TEMPER_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, OpenReader(path, Access::kReadOnly));
+  const absl::Status readable = CheckReadable(path, *connection, CheckDepth::kBounded);
+  // Of another schema, or another program's.
+  return absl::IsFailedPrecondition(readable) ? absl::DataLossError(readable.message()) : readable;
+}
+
 absl::Status CheckReadable(const std::string& path, Connection& connection, CheckDepth depth) {
   const absl::StatusOr<int64_t> version = connection.Int("PRAGMA user_version");
   if (!version.ok() && absl::IsFailedPrecondition(version.status()) && NotEmpty(path + "-wal")) {

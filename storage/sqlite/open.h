@@ -25,6 +25,9 @@ absl::StatusOr<std::unique_ptr<Connection>> OpenReader(const std::string& path, 
 // How much of a file is read to see whether it is sound: of a large one as much as half a second allows, small tables
 // first, or all of it however long that takes.
 enum class CheckDepth { kBounded, kWhole };
+// Of a database that this process writes, after somebody else wrote its files. kDataLoss: it is damaged, or is no
+// longer the file it was.
+absl::Status CheckAgain(const std::string& path);
 // What has to be looked at once, not for each connection of a pool: whole pages, version.
 absl::Status CheckReadable(const std::string& path, Connection& connection, CheckDepth depth);
 

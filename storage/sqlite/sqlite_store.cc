@@ -58,6 +58,8 @@ class SqliteStore : public Store {
   explicit SqliteStore(std::unique_ptr<Database> database)
       : database_(std::move(database)), access_(*database_), overview_(*database_) {}
 
+  absl::Status Health() const override { return database_->Health(); }
+
   absl::StatusOr<std::vector<int64_t>> Commit(const Changes& changes) override {
     for (const Record& r : changes.records) TEMPER_RETURN_IF_ERROR(CheckRecord(r));
     for (const LeaseRow& lease : changes.granted) TEMPER_RETURN_IF_ERROR(CheckLease(lease));

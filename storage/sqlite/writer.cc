@@ -2,8 +2,10 @@
 
 namespace temper {
 
-Writer::Writer(std::unique_ptr<Connection> connection, const LockFile& lock)
-    : connection_(std::move(connection)), lock_(lock), thread_([this] { Loop(); }) {}
+Writer::Writer(std::unique_ptr<Connection> connection, const LockFile& lock, std::function<absl::Status()> look)
+    : connection_(std::move(connection)), lock_(lock), look_(std::move(look)), left_(lock.States()), thread_([this] {
+        Loop();
+      }) {}
 
 Writer::~Writer() {
   {
@@ -12,6 +14,8 @@ Writer::~Writer() {
   }
   asked_.notify_one();
   thread_.join();
+  // The log is the truth then: who opens the file next reads it from there.
+  if (!broken_.ok()) connection_->CheckpointOnClose(false);
 }
 
 absl::Status Writer::Run(size_t weight, std::function<absl::Status(Connection&)> change) {
@@ -55,7 +59,7 @@ std::vector<Writer::Request*> Writer::NextGroup() {
 }
 
 void Writer::Commit(const std::vector<Request*>& group) {
-  if (absl::Status status = Transaction(group); status.ok() || group.size() == 1 || !broken_.ok()) {
+  if (absl::Status status = Transaction(group); status.ok() || group.size() == 1 || !Broken().ok()) {
     for (Request* request : group) request->status = status;
     return;
   }
@@ -64,8 +68,10 @@ void Writer::Commit(const std::vector<Request*>& group) {
 }
 
 absl::Status Writer::Transaction(std::span<Request* const> group) {
-  TEMPER_RETURN_IF_ERROR(broken_);
+  TEMPER_RETURN_IF_ERROR(Broken());
   TEMPER_RETURN_IF_ERROR(CheckPlace());
+  LookIfOthersWrote();
+  TEMPER_RETURN_IF_ERROR(Broken());
   absl::Status status = connection_->Exec("BEGIN IMMEDIATE");
   for (size_t i = 0; status.ok() && i < group.size(); ++i) status = group[i]->change(*connection_);
   if (status.ok()) status = connection_->Exec("COMMIT");
@@ -73,6 +79,7 @@ absl::Status Writer::Transaction(std::span<Request* const> group) {
   BreakIf(status);
   // What is committed stays so, whether or not the log could be shortened.
   if (status.ok()) BreakIf(connection_->ShortenLog());
+  left_ = lock_.States();
   return status;
 }
 
@@ -85,10 +92,25 @@ absl::Status Writer::CheckPlace() {
   return there;
 }
 
+void Writer::LookIfOthersWrote() {
+  constexpr int kPause = 10;  // times as long as the look took, for a file system that tells of every write late
+  others_wrote_ |= lock_.States() != left_;
+  const auto began = std::chrono::steady_clock::now();
+  if (!others_wrote_ || began < next_look_) return;
+  BreakIf(look_());
+  others_wrote_ = false;
+  const auto ended = std::chrono::steady_clock::now();
+  next_look_ = ended + kPause * (ended - began);
+}
+
 void Writer::BreakIf(const absl::Status& status) {
-  if (!absl::IsDataLoss(status)) return;
-  broken_ = status;
-  connection_->CheckpointOnClose(false);  // the log is the truth now: who opens the file next reads it from there
+  std::lock_guard lock(mutex_);
+  if (absl::IsDataLoss(status) && broken_.ok()) broken_ = status;
+}
+
+absl::Status Writer::Broken() {
+  std::lock_guard lock(mutex_);
+  return broken_;
 }
 
 }  // namespace temper

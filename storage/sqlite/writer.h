@@ -5,9 +5,11 @@
 //
 // A write that the disk or the file fails (kDataLoss) is the last one: after a sync that failed nobody knows what the
 // disk holds of what the system believes to be written, so each later write is answered with that error. So it is once
-// the file is gone from its place.
+// the file is gone from its place, or whoever reads it found it damaged. Where somebody else has written the files,
+// they are looked at before the next commit: a foreign program may write them in SQLite's way, but not overwrite them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -15,6 +17,7 @@
 #include <mutex>
 #include <span>
 #include <thread>
+#include <vector>
 #include <vector>
 
 #include "storage/sqlite/connection.h"
@@ -24,7 +27,8 @@ namespace temper {
 
 class Writer {
  public:
-  Writer(std::unique_ptr<Connection> connection, const LockFile& lock);  // which holds its database
+  // `lock` holds the database. `look`: whether that is sound still; kDataLoss: it is not.
+  Writer(std::unique_ptr<Connection> connection, const LockFile& lock, std::function<absl::Status()> look);
   ~Writer();  // finishes what was asked, then closes the connection
 
   // Runs `change` inside a transaction on the writer's thread; returns once that is durable, or was undone. `change`
@@ -32,6 +36,9 @@ class Writer {
   // `weight`: how many results it carries.
   absl::Status Run(size_t weight, std::function<absl::Status(Connection&)> change);
   size_t Waiting();  // callers not yet in a group
+  // Nothing is written any more once `status` is kDataLoss.
+  void BreakIf(const absl::Status& status);
+  absl::Status Broken();  // OK: not
 
  private:
   static constexpr size_t kGroupWeight = 64;
@@ -47,12 +54,17 @@ class Writer {
   void Commit(const std::vector<Request*>& group);
   absl::Status Transaction(std::span<Request* const> group);
   absl::Status CheckPlace();  // of the file
-  void BreakIf(const absl::Status& status);
+  void LookIfOthersWrote();
 
   std::unique_ptr<Connection> connection_;
   const LockFile& lock_;
-  absl::Status broken_;  // OK: not; of the writing thread alone
+  const std::function<absl::Status()> look_;
+  // Of the writing thread: what this process left of the files, and when it may look at them again.
+  std::vector<LockFile::FileState> left_;
+  bool others_wrote_ = false;
+  std::chrono::steady_clock::time_point next_look_;
   std::mutex mutex_;
+  absl::Status broken_;
   std::condition_variable asked_, answered_;
   std::deque<Request*> queue_;
   bool closing_ = false;

@@ -43,10 +43,14 @@ class FallibleStore : public Store {
   }
   absl::StatusOr<std::vector<LeaseRow>> Leases() override { return below_->Leases(); }
   absl::StatusOr<Pruned> Prune(const PruneOptions& options) override { return below_->Prune(options); }
+  absl::Status Health() const override {
+    return damaged ? absl::DataLossError("the database is damaged") : absl::OkStatus();
+  }
   AccessStore& access() override { return below_->access(); }
   Overview& overview() override { return below_->overview(); }
 
   std::atomic<bool> full = false, full_for_jobs = false;  // trials; jobs that change
+  std::atomic<bool> damaged = false;
   // Set before the server has calls.
   std::function<void()> before_best;
   std::function<void(const RecordFilter&)> before_scan;

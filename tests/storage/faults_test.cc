@@ -307,6 +307,8 @@ TEST(BrokenDisk, IsToldToWhoReads) {
   const absl::Status read = (*store)->Scan({}, [](const Record&) {});
   EXPECT_TRUE(absl::IsDataLoss(read)) << read;
   EXPECT_EQ(All(**store).size(), 50u);
+  EXPECT_EQ((*store)->Health(), read);
+  EXPECT_EQ((*store)->Append(std::vector<Record>(1, GoodRecord())).status(), read) << "what is not sound takes nothing";
 }
 
 // Row 26: the disk is full for a while.

@@ -520,6 +520,71 @@ TEST_F(SqliteStoreTest, AcknowledgesNothingOnceTheFileIsGoneFromItsPlace) {
   EXPECT_EQ(All(*Open()).size(), 1u);
 }
 
+// In place, where the file keeps its name and its number.
+TEST_F(SqliteStoreTest, AcknowledgesNothingIntoAFileThatAnotherOverwrote) {
+  namespace fs = std::filesystem;
+  const auto write_all = [](const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::in | std::ios::out | std::ios::trunc) << bytes;
+  };
+  const auto spoil = [&](const std::string& path, size_t from) {
+    std::string bytes = Bytes(path);
+    for (size_t at = from; at < bytes.size(); at += 512) bytes.replace(at, 64, std::string(64, '\xa5'));
+    write_all(path, bytes);
+    // Dates of files may be as coarse as a few milliseconds, within which the store has just written.
+    fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+  };
+  const std::pair<const char*, std::function<void()>> deeds[] = {
+      {"a snapshot over it", [&] { write_all(path_, Bytes(folder_.File("snapshot.db"))); }},
+      {"cut off", [&] { fs::resize_file(path_, 4096); }},
+      {"emptied", [&] { fs::resize_file(path_, 0); }},
+      {"pages", [&] { spoil(path_, 8192); }},
+      {"header", [&] { write_all(path_, std::string(200, 'x') + Bytes(path_).substr(200)); }},
+      {"its log", [&] { spoil(path_ + "-wal", 4096); }},
+      {"its log cut off", [&] { fs::resize_file(path_ + "-wal", 0); }}};
+  for (const auto& [name, deed] : deeds) {
+    SCOPED_TRACE(name);
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(path_ + suffix);
+    fs::remove(folder_.File("snapshot.db"));
+    Fill(300);
+    const std::unique_ptr<Store> store = Open();
+    ASSERT_TRUE(store->Append(std::vector<Record>(300, GoodRecord())).ok());
+    ASSERT_TRUE(SnapshotStore(path_, folder_.File("snapshot.db")).ok());
+    ASSERT_TRUE(store->Append(std::vector<Record>(1, GoodRecord())).ok());
+    EXPECT_TRUE(store->Health().ok());
+    deed();
+    const absl::Status status = store->Append(std::vector<Record>(1, GoodRecord())).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+    EXPECT_EQ(store->Health(), status);
+  }
+}
+
+TEST_F(SqliteStoreTest, GoesOnWhereAnotherReadsTheFileOrWritesItInSqlitesWay) {
+  Fill(300);
+  const std::unique_ptr<Store> store = Open();
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path_.c_str(), &db), SQLITE_OK);
+  const auto run = [&](const char* sql) { EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK); };
+  const std::pair<const char*, std::function<void()>> deeds[] = {
+      {"reads", [&] { run("SELECT count(*) FROM record"); }},
+      {"snapshot", [&] { EXPECT_TRUE(SnapshotStore(path_, folder_.File("snapshot.db")).ok()); }},
+      {"vacuum into", [&] { run(("VACUUM INTO '" + folder_.File("into.db") + "'").c_str()); }},
+      {"checkpoint", [&] { run("PRAGMA wal_checkpoint(TRUNCATE)"); }},
+      {"writes", [&] { run("INSERT INTO anchor (text) VALUES ('by hand')"); }},
+      {"vacuum", [&] { run("DELETE FROM record; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"); }},
+      {"another date", [&] { std::filesystem::last_write_time(path_, {}); }}};
+  for (const auto& [name, deed] : deeds) {
+    SCOPED_TRACE(name);
+    deed();
+    for (int i = 0; i < 3; ++i) {
+      const absl::Status status = store->Append(std::vector<Record>(10, GoodRecord())).status();
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    EXPECT_TRUE(store->Health().ok());
+  }
+  sqlite3_close(db);
+}
+
 TEST_F(SqliteStoreTest, ALogThatASlowReaderMadeLongIsCutOnceHeIsDone) {
   const std::unique_ptr<Store> store = Open();
   ASSERT_TRUE(store->Append(std::vector<Record>(1, GoodRecord())).ok());
@@ -543,7 +608,7 @@ class WriterTest : public SqliteStoreTest {
   WriterTest() {
     auto connection = OpenWriter(path_);
     EXPECT_TRUE(connection.ok()) << connection.status();
-    writer_ = std::make_unique<Writer>(std::move(*connection), *lock_);
+    writer_ = std::make_unique<Writer>(std::move(*connection), *lock_, absl::OkStatus);
   }
   static absl::Status AddAnchor(Connection& db, const std::string& text) {
     return db.Exec(("INSERT INTO anchor (text) VALUES ('" + text + "')").c_str());

@@ -110,9 +110,11 @@ void ServerCore::TickerLoop() {
   while (true) {
     Actions actions;
     std::vector<std::shared_ptr<JobPort>> retired;  // destroyed without the lock
+    const absl::Status health = store_.Health();
     {
       const Hold hold(mutex_);
       if (state_.stopping()) return;
+      state_.EndIfBroken(health);
       state_.Tick(Now(), actions);
       ticked_ms_ = absl::ToInt64Milliseconds(Now());
       if (state_.CommitWaits()) committer_wake_.notify_all();

@@ -389,12 +389,16 @@ void CoreState::StoreFails(const absl::Status& why, absl::Duration now) {
     store_fails_since_ = now;
     LogError({}, "{}", line);
   }
-  if (absl::IsDataLoss(why) && !std::exchange(store_broken_, true)) options_.on_broken_store(why);
+  EndIfBroken(why);
   // Two failures far apart, with nothing to be stored between, are no failure that lasts.
   if (++store_failures_ < kLastingFailures || now - store_fails_since_ < options_.store_patience) return;
   for (const auto& [id, job] : jobs_) {
     if (job.port != nullptr) job.port->Stop("failed", line);
   }
+}
+
+void CoreState::EndIfBroken(const absl::Status& health) {
+  if (absl::IsDataLoss(health) && !std::exchange(store_broken_, true)) options_.on_broken_store(health);
 }
 
 // --- jobs ---

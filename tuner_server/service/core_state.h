@@ -72,6 +72,7 @@ class CoreState {
   bool stopping() const { return stopping_; }
   // Every 100 ms or so.
   void Tick(absl::Duration now, Actions& actions);
+  void EndIfBroken(const absl::Status& health);  // the store's
 
   // --- workers; kPermissionDenied: the session is another one's ---
   absl::StatusOr<std::string> Register(const WorkerInfo& info, absl::Duration now);

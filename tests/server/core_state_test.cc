@@ -15,6 +15,7 @@
 #include "tests/base/captured_log.h"
 #include "tests/server/toys.h"
 #include "tuner_server/service/core.h"
+#include "tuner_server/service/stored_lease.h"
 
 namespace temper {
 namespace {
@@ -412,6 +413,7 @@ TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
   const std::string session = *state_->Register(liar, Now());
   Queue(Batch(1, 1));
   ItemResult failed = Ok(Take(session, "key 1"), 0, "good:1");
+  failed.holder = "key 1";
   failed.trial = {.outcome = Outcome::kInfrastructure, .error = "so it says"};
   Submit({failed});
   Finish(state_->JudgeGroup(absl::UnixEpoch()), absl::OkStatus());
@@ -424,6 +426,28 @@ TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
   EXPECT_EQ(state_of("good:1"), "drained");
   ASSERT_TRUE(state_->Register(good, Now()).ok());
   EXPECT_EQ(state_of("good:2"), "idle");
+}
+
+TEST_F(CoreStateTest, AStoredLeaseTellsWhatItsWorkerProvedToHave) {
+  WorkerInfo worker = Worker("a");
+  worker.holder = "key 1";
+  Work work = Batch(1, 1);
+  work.items[0].id = work.items[0].attempt = 1;
+  const auto row = ToRow({.lease = 5, .work = std::make_shared<const Work>(work)}, worker, absl::UnixEpoch());
+  ASSERT_TRUE(row.has_value());
+  const auto restored = FromRow(*row);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->worker.holder, "key 1");
+}
+
+TEST_F(CoreStateTest, ADamagedStoreEndsTheServerOnce) {
+  int told = 0;
+  options_.on_broken_store = [&](const absl::Status&) { ++told; };
+  state_.emplace(options_);
+  state_->EndIfBroken(absl::OkStatus());
+  EXPECT_EQ(told, 0);
+  for (int i = 0; i < 2; ++i) state_->EndIfBroken(absl::DataLossError("the database is damaged"));
+  EXPECT_EQ(told, 1);
 }
 
 TEST_F(CoreStateTest, SoManyJobsSearchAtOnceAndOthersAreWokenForTheirTurn) {

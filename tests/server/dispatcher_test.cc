@@ -328,6 +328,23 @@ TEST_F(DispatcherTest, OnlyTheInstanceThatHasTheLeaseHandsInForIt) {
   EXPECT_EQ(dispatcher_.Judge(forged).judgement, Judgement::kFirst);
 }
 
+// Whoever reads a log or a spool knows a worker's instance, but not its key.
+TEST_F(DispatcherTest, OnlyWhoProvesWhatTheWorkerProvedHandsInForIt) {
+  WorkerInfo info = Worker("a");
+  info.instance = "i1";
+  info.holder = "key 1";
+  dispatcher_.Add(Batch(1), Now());
+  const auto grant = Take(dispatcher_.Register(info, Now())).at(0);
+  ItemResult result = Ok(grant, 0, 1e-12);
+  result.instance = "i1";
+  for (const char* holder : {"", "key 2"}) {
+    result.holder = holder;
+    EXPECT_EQ(dispatcher_.Judge(result).judgement, Judgement::kConflict);
+  }
+  result.holder = "key 1";
+  EXPECT_EQ(dispatcher_.Judge(result).judgement, Judgement::kFirst);
+}
+
 TEST_F(DispatcherTest, SessionsAndLeasesCanNotBeGuessed) {
   std::set<int64_t> leases;
   WorkerInfo info = Worker("a");

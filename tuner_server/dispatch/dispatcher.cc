@@ -475,7 +475,9 @@ Dispatcher::Verdict Dispatcher::Judge(const ItemResult& result) const {
   // Some finalists by themselves would tell nothing.
   const bool again = result.outcome() == Outcome::kInfrastructure && item->work->kind != WorkKind::kFinals &&
                      (!newest || AttemptsLeft(*item));
-  if (attempt.worker.instance != result.instance) {
+  // A lease that an earlier version stored does not tell who has it.
+  const bool his = attempt.worker.holder.empty() || attempt.worker.holder == result.holder;
+  if (attempt.worker.instance != result.instance || !his) {
     verdict.judgement = Judgement::kConflict;
   } else if (attempt.result) {
     verdict.judgement = SamePayload(*attempt.result, result) ? Judgement::kDuplicate : Judgement::kConflict;

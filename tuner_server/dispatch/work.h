@@ -46,6 +46,7 @@ struct Work {
 struct ItemResult {
   int64_t lease = 0;
   std::string instance;              // of the worker that hands it in
+  std::string holder;                // likewise: WorkerInfo's
   int64_t item = 0;                  // 0 for a model: the lease tells
   int attempt = 0;                   // 0 for a model
   TrialResult trial;                 // of a candidate

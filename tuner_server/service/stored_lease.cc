@@ -19,6 +19,7 @@ std::optional<LeaseRow> ToRow(const Dispatcher::Grant& grant, const WorkerInfo& 
   stored.set_tuner(work.tuner);
   stored.set_owner(work.owner);
   stored.set_priority(work.priority);
+  stored.set_holder(worker.holder);
   return LeaseRow{grant.lease, worker.instance, work.job, stored.SerializeAsString(), absl::ToUnixMillis(wall)};
 }
 
@@ -30,6 +31,7 @@ absl::StatusOr<RestoredLease> FromRow(const LeaseRow& row) {
   TEMPER_RETURN_IF_ERROR(CheckMessage(stored.lease()));
   TEMPER_RETURN_IF_ERROR(CheckMessage(stored.worker()));
   RestoredLease restored{.worker = FromWire(stored.worker())};
+  restored.worker.holder = stored.holder();
   const BatchWork batch = FromWire(stored.lease().batch());
   Work& work = restored.work;
   work.job = row.job;

@@ -113,7 +113,10 @@ grpc::ServerUnaryReactor* WorkerServiceImpl::SubmitResults(grpc::CallbackServerC
   std::vector<ItemResult> results;
   for (const v1::CandidateResult& result : request->results()) results.push_back(ItemResultOf(result));
   for (const v1::ModelResult& result : request->models()) results.push_back(ItemResultOf(result));
-  for (ItemResult& result : results) result.instance = request->instance();
+  for (ItemResult& result : results) {
+    result.instance = request->instance();
+    result.holder = admitted->principal.holds;
+  }
   auto* reactor = new ResultsReactor;
   core_.SubmitResults(std::move(results), [reactor, reply](const absl::StatusOr<std::vector<bool>>& acked) {
     Failpoint("before_ack");

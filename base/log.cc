@@ -80,7 +80,7 @@ void SetUpLogging(bool verbose, LogFormat format) {
   logger->set_formatter(MakeLogFormatter(format));
   spdlog::set_default_logger(std::move(logger));
   const char* level = std::getenv("TEMPER_LOG");
-  if (level != nullptr) {
+  if (level != nullptr && *level != '\0') {
     spdlog::set_level(spdlog::level::from_str(level));
   } else {
     spdlog::set_level(verbose ? spdlog::level::info : spdlog::level::warn);

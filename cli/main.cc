@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/utf8.h"
 #include "base/version.h"
 #include "cli/command.h"
@@ -44,16 +45,6 @@ int Ended(absl::Status status, bool json_errors) {
   return 1;
 }
 
-// `--lock "$lock"` with a variable that is not set must not become a command without a lock.
-const char* FindEmpty(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (argument.empty()) return i > 1 ? argv[i - 1] : argv[0];
-    if (argument.starts_with("--") && argument.find('=') == argument.size() - 1) return argv[i];
-  }
-  return nullptr;
-}
-
 // What has to be the same for the same code.
 std::string VersionText() {
   return absl::StrCat("temper ", TemperVersion(), ", code generator ", kCodegenVersion, ", ",
@@ -61,8 +52,8 @@ std::string VersionText() {
 }
 
 int Main(int argc, char** argv) {
-  if (const char* before = FindEmpty(argc, argv); before != nullptr) {
-    std::fprintf(stderr, "temper: what follows %s is empty; see --help\n", before);
+  if (const std::string wrong = WrongCommandLine(argc, argv); !wrong.empty()) {
+    std::fprintf(stderr, "temper: %s\n", wrong.c_str());
     return 2;
   }
   CLI::App app("Tunes neural networks for the machine at hand, and compiles them.");
@@ -91,7 +82,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   SetUpLogging(verbose);
-  LogGrpcQuietly();
+  LogLibrariesQuietly();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   return Ended(action(), json_errors);
 }

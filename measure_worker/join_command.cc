@@ -53,7 +53,7 @@ int RunJoin(int argc, char** argv) {
     std::fprintf(stderr, "temper-worker join: %s; see --help\n", error.what());
     return 2;
   }
-  LogGrpcQuietly();
+  LogLibrariesQuietly();
   const absl::Status status = Join(options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "temper-worker join: %s\n", std::string(status.message()).c_str());

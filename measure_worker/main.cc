@@ -15,6 +15,7 @@
 #include "base/chores.h"
 #include "base/log.h"
 #include "base/notify.h"
+#include "base/program.h"
 #include "base/state_directory.h"
 #include "base/version.h"
 #include "measure_worker/backend.h"
@@ -63,7 +64,7 @@ size_t CountRefused(const std::vector<std::unique_ptr<Station>>& stations, const
   return refused;
 }
 
-// Blocks until SIGTERM or SIGINT, or, if asked to watch it, until our parent is gone. Returns which. Tells a service
+// Blocks until one of the signals, or, if asked to watch it, until our parent is gone. Returns which. Tells a service
 // manager that watches this process that it lives, while all stations do. kPermissionDenied: the server refuses all.
 absl::StatusOr<std::string> AwaitEnd(const sigset_t& signals, pid_t watched_parent, const ServiceNotifier& notifier,
                                      const std::vector<std::unique_ptr<Station>>& stations,
@@ -77,9 +78,7 @@ absl::StatusOr<std::string> AwaitEnd(const sigset_t& signals, pid_t watched_pare
     if (signal > 0) return absl::StrCat("the worker was told to by SIG", sigabbrev_np(signal));
     if (watched_parent != 0 && getppid() != watched_parent) return std::string("the worker's parent process is gone");
     if (CountRefused(stations, keys, refused) == stations.size()) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("the server refuses this worker: ", stations.back()->Refused(),
-                       "; if it should serve, ask for an invitation and run: temper-worker join"));
+      return absl::PermissionDeniedError(absl::StrCat("the server refuses this worker: ", stations.back()->Refused()));
     }
     if (absl::Now() - told < every || !std::ranges::all_of(stations, [](const auto& s) { return s->Lives(); }))
       continue;
@@ -165,10 +164,7 @@ absl::Status Serve(const Options& options) {
   TEMPER_ASSIGN_OR_RETURN(const Confinement confinement, Confine(options.require_sandbox));
   RaiseDescriptorLimit();
   // All threads leave these to AwaitEnd; the child gets its own mask.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  const sigset_t signals = EndSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
@@ -216,6 +212,10 @@ int RunChild(const Options& options) {
 }
 
 int Main(int argc, char** argv) {
+  if (const std::string wrong = WrongCommandLine(argc, argv); !wrong.empty()) {
+    std::cerr << "temper-worker: " << wrong << "\n";
+    return kUsageExit;
+  }
   if (argc > 1 && std::string_view(argv[1]) == "join") return RunJoin(argc - 1, argv + 1);
   Options options;
   CLI::App app("Builds, verifies and times kernels for a temper-server.", "temper-worker");
@@ -260,7 +260,7 @@ int Main(int argc, char** argv) {
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk, in the measuring child too
   SetUpLogging(options.verbose, ParseLogFormat(options.log_format));
   if (options.devices.empty()) options.devices.push_back("cpu");
-  LogGrpcQuietly();
+  LogLibrariesQuietly();
   if (options.child_fd >= 0) return RunChild(options);
   if (server->empty() || key->empty()) {
     std::cerr << "temper-worker: give " << (server->empty() ? "--server HOST:PORT" : "--key NAME") << "; see --help\n";

@@ -1,5 +1,6 @@
 #include "proto/channel.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
@@ -98,8 +99,11 @@ grpc::ChannelArguments ChannelSettings() {
   return settings;
 }
 
-void LogGrpcQuietly() {
+void LogLibrariesQuietly() {
   gpr_set_log_function([](gpr_log_func_args* line) { spdlog::debug("grpc: {}", line->message); });
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& message) {
+    spdlog::debug("protobuf: {}", message);
+  });
 }
 
 bool StaysOnThisMachine(const std::string& address) {

@@ -37,9 +37,9 @@ std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsFor(const std::strin
 // memory before anybody looks at how much it is.
 grpc::ChannelArguments ChannelSettings();
 
-// gRPC writes to stderr in its own way, and what matters of it comes back as a status: sends it to the debug log. Once,
-// from main.
-void LogGrpcQuietly();
+// gRPC and protobuf write to stderr in their own way, also of calls that anybody may make; what matters of it comes
+// back as a status. Sends it to the debug log. Once, from main, before other threads.
+void LogLibrariesQuietly();
 
 // "unix:PATH", or HOST:PORT of this machine itself: what is sent there, no other machine reads.
 bool StaysOnThisMachine(const std::string& address);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/version.h"
 #include "proto/channel.h"
 #include "storage/store.h"
@@ -33,6 +34,8 @@ constexpr char kExample[] =
     "  temper-server --db records.db --listen 127.0.0.1:9190\n"
     "  temper-worker --server 127.0.0.1:9190 --key laptop\n"
     "  temper tune model.onnx --server 127.0.0.1:9190 --device laptop --trials 500\n";
+
+constexpr int64_t kMostKept = 1'000'000'000'000;
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "temper-server: %s\n", std::string(status.message()).c_str());
@@ -64,24 +67,29 @@ CLI::Option* AddPeriod(CLI::App& app, const std::string& name, absl::Duration& p
 }
 
 void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations, temper::DashboardOptions& dashboard) {
-  app.add_option("--http", operations.http,
-                 "HOST:PORT of the dashboard, and of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for "
-                 "machines");
+  auto* http = app.add_option(
+      "--http", operations.http,
+      "HOST:PORT of the dashboard, and of the pages /metrics, /healthz, /readyz and /pending?key=KEY, for "
+      "machines");
   app.add_flag("--http-insecure", operations.beyond_loopback,
                "The pages for machines may be where others reach them, without encryption and for anyone");
   app.add_option("--http-host", dashboard.hosts, "A name that the dashboard is reached by, behind a proxy")
-      ->allow_extra_args(false);
-  app.add_option("--snapshot-dir", operations.snapshots.directory,
-                 "Folder for snapshots of the database; without it none are taken");
-  AddPeriod(app, "--snapshot-every", operations.snapshots.every, "Time between snapshots")->default_str("6h");
+      ->allow_extra_args(false)
+      ->needs(http);
+  auto* snapshots = app.add_option("--snapshot-dir", operations.snapshots.directory,
+                                   "Folder for snapshots of the database; without it none are taken");
+  AddPeriod(app, "--snapshot-every", operations.snapshots.every, "Time between snapshots")
+      ->default_str("6h")
+      ->needs(snapshots);
   app.add_option("--snapshot-keep", operations.snapshots.keep, "Number of snapshots to keep")
       ->check(CLI::Range(1, 10'000))
+      ->needs(snapshots)
       ->capture_default_str();
   app.add_option("--keep-records", operations.retention.keep_records,
                  "Number of records to keep for each workload and target, checked once a day; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, kMostKept));
   app.add_option("--keep-jobs", operations.retention.keep_jobs, "Number of jobs to keep; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, kMostKept));
   AddPeriod(app, "--keep-audit", operations.retention.keep_audit,
             "How long to keep lines of the audit (default: for ever)");
 }
@@ -111,10 +119,7 @@ void WatchParent() {
 // Those that end the server, which are blocked. Before any thread is made, so that all of them leave the signals to
 // this one.
 sigset_t TakeSignals() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
+  const sigset_t ends = temper::EndSignals();
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
@@ -124,6 +129,10 @@ sigset_t TakeSignals() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const std::string wrong = temper::WrongCommandLine(argc, argv); !wrong.empty()) {
+    std::fprintf(stderr, "temper-server: %s\n", wrong.c_str());
+    return 2;
+  }
   if (int exit = 0; temper::RunDirectoryCommand(argc, argv, &exit)) return exit;
   ReturnLargeBlocks();
   CLI::App app("Serves tuning jobs to clients and work to workers, over one database.", "temper-server");
@@ -140,7 +149,7 @@ int main(int argc, char** argv) {
                  "Directory of temper-server init: use encryption, and serve known callers only");
   app.add_flag("--insecure", options.insecure, "Listen on an address that other machines reach, without encryption");
   app.add_option("--jobs-per-owner", options.core.most_jobs_of_owner, "Most jobs of one user that run or wait at once")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--hurry", options.hurry)->check(CLI::Range(1.0, 1000.0))->group("");  // for tests
   AddOperationsOptions(app, operations, dashboard_options);
@@ -161,7 +170,7 @@ int main(int argc, char** argv) {
   }
   temper::SetUpLogging(verbose, temper::ParseLogFormat(log_format));
   temper::ArmFailpoint();
-  temper::LogGrpcQuietly();
+  temper::LogLibrariesQuietly();
   BoundReads();
 
   const sigset_t ends = TakeSignals();

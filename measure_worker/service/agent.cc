@@ -34,6 +34,8 @@ absl::Duration MostAge(const v1::Lease& lease) {
 }
 
 // Of who this is. Anything else may pass.
+constexpr char kHowToJoin[] = "; if it should serve, ask for an invitation and run: temper-worker join";
+
 bool IsForGood(const absl::Status& status) {
   return absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status);
 }
@@ -161,8 +163,11 @@ bool Agent::RegisterOnce() {
   std::lock_guard lock(mutex_);
   if (!reply.ok()) {
     ++register_failures_;
-    if (IsForGood(reply.status()))
+    // What it says of itself does not change.
+    if (absl::IsInvalidArgument(reply.status()))
       refused_ = std::string(reply.status().message());
+    else if (IsForGood(reply.status()))
+      refused_ = absl::StrCat(reply.status().message(), kHowToJoin);
     else
       TellTrouble("cannot register with the server, and keep trying", reply.status());
     return false;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -178,16 +179,38 @@ TEST_F(ServerProcessTest, LogsLinesOfJsonWhereAsked) {
   }
 }
 
+TEST_F(ServerProcessTest, EndsInOrderWhenItsTerminalIsGone) {
+  std::signal(SIGHUP, SIG_DFL);  // whatever started the tests
+  Program server(Command({"-v"}));
+  EXPECT_THAT(server.Line(), HasSubstr("listening on"));
+  server.Kill(SIGHUP);
+  EXPECT_EQ(server.Wait(), 0);
+}
+
 TEST_F(ServerProcessTest, BadOptionsAreOneLineAndAnExitCode) {
   const std::vector<std::vector<std::string>> bad = {
-      {"--http", "9191"},           {"--http", "0.0.0.0:0"},    {"--snapshot-dir", directory_.path() + "/none"},
-      {"--snapshot-every", "soon"}, {"--snapshot-every", "0s"}, {"--snapshot-keep", "0"},
+      {"--http", "9191"},
+      {"--http", "0.0.0.0:0"},
+      {"--snapshot-dir", directory_.path() + "/none"},
+      {"--snapshot-every", "soon"},
+      {"--snapshot-every", "0s"},
+      {"--snapshot-keep", "0"},
       {"--log-format", "xml"},
+      {"--dir", ""},
+      {"--snapshot-dir", ""},
+      {"--snapshot-every", "1h"},
+      {"--http-host", "tuner"},
+      {"--jobs-per-owner", "0"},
+      {"--listen", "[::1"},
+      {"--dir=", "x"},
+      {"--keep-records", "9223372036854775808"},
+      {"--http", "\xff"},
   };
   for (const std::vector<std::string>& options : bad) {
     Program server(Command(options));
     const std::string line = server.Line();
     EXPECT_THAT(line, StartsWith("temper-server: ")) << options[0];
+    EXPECT_LT(line.size(), 200u) << options[0];
     EXPECT_EQ(server.Line(), "") << options[0];
     EXPECT_NE(server.Wait(), 0) << options[0];
   }

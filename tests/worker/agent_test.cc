@@ -421,6 +421,15 @@ TEST_F(AgentTest, StopsWhenNoServerEverAnswered) {
   EXPECT_TRUE(server_.farewells_.empty()) << "there is nobody to take leave of";
 }
 
+TEST_F(AgentTest, WhoseRegistrationBreaksALimitAsksNoMore) {
+  server_.Refuse(absl::InvalidArgumentError("RegisterRequest.device_key: too long"));
+  Begin();
+  while (agent_->Refused().empty()) std::this_thread::yield();
+  EXPECT_EQ(agent_->Refused(), "RegisterRequest.device_key: too long");
+  agent_->Stop("the test is over");
+  EXPECT_EQ(server_.register_calls_, 1);
+}
+
 TEST_F(AgentTest, WhomTheServerRefusesAsksNoMore) {
   Begin();
   ASSERT_TRUE(server_.Await([](auto& s) { return !s.syncs_.empty(); }));
@@ -429,7 +438,7 @@ TEST_F(AgentTest, WhomTheServerRefusesAsksNoMore) {
   server_.End(absl::UnauthenticatedError("the certificate was revoked"));
   ASSERT_TRUE(server_.Await([](auto& s) { return s.register_calls_ == 2; }));
   while (agent_->Refused().empty()) std::this_thread::yield();
-  EXPECT_EQ(agent_->Refused(), "the certificate was revoked");
+  EXPECT_THAT(agent_->Refused(), ::testing::StartsWith("the certificate was revoked; "));
   agent_->Stop("the test is over");
   EXPECT_EQ(server_.register_calls_, 2);
 }

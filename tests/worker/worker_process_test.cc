@@ -133,7 +133,8 @@ TEST_F(WorkerProcessTest, WhereNoFileMayGrowItServesAndSaysThatItKeepsNothing) {
 }
 
 TEST_F(WorkerProcessTest, ServesAndEndsWhenTold) {
-  for (int signal : {SIGTERM, SIGINT}) {
+  signal(SIGHUP, SIG_DFL);  // whatever started the tests
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
     Process worker(Command());
     server_.Grant(NullLease(signal, {"cost_ns=1000", "fault=segv", "cost_ns=2000"}));
     ASSERT_TRUE(server_.Await([&](auto& s) { return s.results_.contains(signal * 10 + 2); }));

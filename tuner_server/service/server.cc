@@ -84,7 +84,7 @@ absl::Status CheckListenAddress(const ServerOptions& options) {
   const std::string& listen = options.listen;
   if (IsUnixAddress(listen)) return absl::OkStatus();
   const std::string host = SplitHostPort(listen).host;
-  if (host.empty()) {
+  if (host.empty() || absl::StrContains(host, '[')) {
     return absl::InvalidArgumentError(absl::StrCat("--listen takes HOST:PORT or unix:PATH, not '", listen, "'"));
   }
   const bool loopback = host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");

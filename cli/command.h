@@ -106,7 +106,8 @@ std::string TuneCommand(const ModelOptions& model, const RecordOptions& records)
 
 // The text of the target that most devices of the key have, those at work before others; empty: the server knows none.
 // `awaits`: the caller waits for one, see TunerClient.
-absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key, bool awaits = false);
+absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key, bool awaits = false,
+                                        StopSignal* stop = nullptr);
 
 // Where best configs come from: a database file, a server, or nothing.
 class Records {

@@ -84,8 +84,8 @@ std::string TuneCommand(const ModelOptions& model, const RecordOptions& records)
   return command + " --time-budget 2m";
 }
 
-absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key, bool awaits) {
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, client.ListDevices(awaits ? key : ""));
+absl::StatusOr<std::string> TargetOfKey(TunerClient& client, const std::string& key, bool awaits, StopSignal* stop) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<v1::Device> devices, client.ListDevices(awaits ? key : "", stop));
   std::map<std::string, std::pair<int, int>> served;  // by target: devices at work, and all
   for (const v1::Device& device : devices) {
     if (device.key() != key) continue;

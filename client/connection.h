@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -45,16 +46,21 @@ class ServerConnection {
   // The server's address and how it is spoken to are right: it has answered once.
   void NoteAnswer() const { answered_ = true; }
 
+  // `under_way` is told of the call's context before it begins, and of null once it is over.
   template <typename Stub, typename Request, typename Reply>
-  absl::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
-                    const Request& request, Reply& reply) const {
+  absl::Status Call(
+      Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Reply*), const Request& request,
+      Reply& reply, const std::function<void(grpc::ClientContext*)>& under_way = [](grpc::ClientContext*) {}) const {
     if (options_.connect_timeout > absl::ZeroDuration()) {
       if (absl::Status status = WaitUntilReady(options_.connect_timeout); !status.ok()) return status;
     }
     grpc::ClientContext context;
     context.set_wait_for_ready(options_.connect_timeout > absl::ZeroDuration());
     Prepare(context, options_.call_timeout);
-    TEMPER_RETURN_IF_ERROR(Told((stub.*method)(&context, request, &reply)));
+    under_way(&context);
+    const grpc::Status status = (stub.*method)(&context, request, &reply);
+    under_way(nullptr);
+    TEMPER_RETURN_IF_ERROR(Told(status));
     return CheckAnswer(reply);
   }
 

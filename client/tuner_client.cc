@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
@@ -186,6 +187,7 @@ absl::StatusOr<std::vector<v1::JobSummary>> TunerClient::ListJobs(int64_t most, 
 }
 
 absl::StatusOr<v1::JobSummary> TunerClient::GetJob(int64_t job) {
+  if (job == std::numeric_limits<int64_t>::max()) return absl::NotFoundError(absl::StrCat("there is no job ", job));
   v1::ListJobsRequest request;
   request.set_before(job + 1);
   request.set_limit(1);
@@ -196,13 +198,20 @@ absl::StatusOr<v1::JobSummary> TunerClient::GetJob(int64_t job) {
   return reply.jobs(0);
 }
 
-absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::string& awaited_key) {
+absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::string& awaited_key, StopSignal* stop) {
   std::vector<v1::Device> devices;
   v1::ListDevicesRequest request;
   request.set_awaited_key(awaited_key);
+  const auto under_way = [stop](grpc::ClientContext* context) {
+    if (stop == nullptr) return;
+    std::lock_guard lock(stop->impl_->mutex);
+    stop->impl_->context = context;
+    if (stop->impl_->cancelled && context != nullptr) context->TryCancel();
+  };
   do {
     v1::ListDevicesReply reply;
-    TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::ListDevices, request, reply));
+    TEMPER_RETURN_IF_ERROR(
+        impl_->connection->Call(*impl_->stub, &v1::TuningService::Stub::ListDevices, request, reply, under_way));
     devices.insert(devices.end(), reply.devices().begin(), reply.devices().end());
     if (!reply.next_after().empty() && reply.next_after() <= request.after()) return RefusedAnswer(kSamePage);
     request.set_after(reply.next_after());

@@ -19,7 +19,8 @@ namespace temper {
 // How long who has a job waits for a server that went away: its machine may start again meanwhile, and the job goes on.
 inline constexpr absl::Duration kServerPatience = absl::Seconds(60);
 
-// Ends a WatchJob from another thread (not from a signal handler: it takes a lock). For one watch.
+// Ends a WatchJob or a ListDevices from another thread (not from a signal handler: it takes a lock). For one call at a
+// time.
 class StopSignal {
  public:
   StopSignal();
@@ -56,8 +57,9 @@ class TunerClient {
   absl::StatusOr<std::vector<v1::JobSummary>> ListJobs(int64_t most = 0, const std::string& state = "");
   absl::StatusOr<v1::JobSummary> GetJob(int64_t job);  // kNotFound
   // By key, then name, in natural order. `awaited_key`: the caller waits for a worker of this device key, to submit a
-  // job, and calls again within seconds; the server says so to who starts workers. Empty: it does not.
-  absl::StatusOr<std::vector<v1::Device>> ListDevices(const std::string& awaited_key = "");
+  // job, and calls again within seconds; the server says so to who starts workers. Empty: it does not. kCancelled:
+  // `stop` is.
+  absl::StatusOr<std::vector<v1::Device>> ListDevices(const std::string& awaited_key = "", StopSignal* stop = nullptr);
 
   // One answer per query, in order; any number of queries (sent in requests of a bounded size).
   absl::StatusOr<std::vector<std::optional<BestAnswer>>> QueryBest(std::span<const BestQuery> queries);

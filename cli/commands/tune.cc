@@ -54,7 +54,8 @@ absl::StatusOr<v1::SubmitJobRequest> Request(const TuneOptions& o, bool local) {
   request.set_revalidate(o.revalidate);
   request.set_no_booster(o.no_booster);
   absl::Duration budget = absl::ZeroDuration(), wait;
-  if (!o.time_budget.empty() && (!absl::ParseDuration(o.time_budget, &budget) || budget <= absl::ZeroDuration())) {
+  if (!o.time_budget.empty() && (!absl::ParseDuration(o.time_budget, &budget) || budget <= absl::ZeroDuration() ||
+                                 budget == absl::InfiniteDuration())) {
     return absl::InvalidArgumentError(
         absl::StrCat("--time-budget ", o.time_budget, ": expected a time such as 90s or 5m"));
   }
@@ -84,13 +85,13 @@ bool Returns(TunerClient& client, const StopSignal& stop) {
 
 // What the key's devices are, which the graph has to be optimised for. Waits for the first one, and takes that off the
 // time that the job will wait.
-absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, const StopSignal& stop,
+absl::StatusOr<Target> AwaitDevice(TunerClient& client, const std::string& key, StopSignal& stop,
                                    v1::SubmitJobRequest* request) {
   const absl::Duration start = Clock::System().Monotonic(),
                        patience = absl::Milliseconds(request->wait_for_device_ms());
   absl::Duration answered = -absl::InfiniteDuration();  // when it did last
   for (bool told = false;;) {
-    const absl::StatusOr<std::string> text = TargetOfKey(client, key, /*awaits=*/true);
+    const absl::StatusOr<std::string> text = TargetOfKey(client, key, /*awaits=*/true, &stop);
     const absl::Duration now = Clock::System().Monotonic(), waited = now - start;
     if (absl::IsUnavailable(text.status()) && now - answered < kServerPatience && Returns(client, stop)) {
       absl::SleepFor(kLookAgain);

@@ -3,7 +3,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "client/tuner_client.h"
+#include "proto/channel.h"
 #include "temper/v1/tuning.grpc.pb.h"
 
 namespace temper {
@@ -52,6 +56,15 @@ class BrokenServer : public v1::TuningService::Service {
     return grpc::Status::OK;
   }
 
+  // Takes the call, and says nothing as long as its client is there.
+  grpc::Status ListDevices(grpc::ServerContext* context, const v1::ListDevicesRequest*,
+                           v1::ListDevicesReply*) override {
+    called.set_value();
+    while (!context->IsCancelled()) std::this_thread::yield();
+    return grpc::Status::CANCELLED;
+  }
+  std::promise<void> called;
+
   static constexpr int64_t kSound = 7;  // asked for from this id on, the stream ends before it breaks
 
  private:
@@ -91,6 +104,24 @@ TEST_F(StreamTest, ADeafVisitorEndsIt) {
 TEST_F(StreamTest, AWatchThatCannotBeReadEnds) {
   const absl::Status status = client_->WatchJob(1, [](const v1::JobEvent&) { return true; });
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+}
+
+TEST_F(StreamTest, ACallThatNobodyAnswersIsGivenUpWhenItIsToldTo) {
+  StopSignal stop;
+  auto devices = std::async(std::launch::async, [&] { return client_->ListDevices("key", &stop); });
+  server_.called.get_future().wait();
+  stop.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(devices.get().status()));
+  EXPECT_TRUE(absl::IsCancelled(client_->ListDevices("key", &stop).status())) << "nor is it asked again";
+}
+
+// Anybody may send such a message, before it is known who he is: each would be a line of protobuf's own in a log.
+TEST(ProtobufTest, WritesNothingToStderrOfWhatItCanNotRead) {
+  LogLibrariesQuietly();
+  testing::internal::CaptureStderr();
+  v1::Record record;
+  EXPECT_FALSE(record.ParseFromString("\x12\x02\xff\xfe"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/json_line.h"
 #include "cli/report/words.h"
+#include "storage/check.h"
 
 namespace temper {
 namespace {
@@ -158,8 +159,8 @@ absl::Status Import(const DbOptions& o) {
       ++number;
       if (line->empty()) continue;
       absl::StatusOr<Record> record = RecordFromJsonLine(*line);
-      if (!record.ok())
-        return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", record.status().message()));
+      const absl::Status sound = record.ok() ? CheckRecord(*record) : record.status();
+      if (!sound.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": ", sound.message()));
       records.push_back(*std::move(record));
     }
     if (in.bad())

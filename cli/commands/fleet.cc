@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,8 @@
 
 namespace temper {
 namespace {
+
+const CLI::Range kJobNumber(int64_t{1}, std::numeric_limits<int64_t>::max() - 1, "a job's number");
 
 struct FleetOptions {
   ConnectOptions connect;
@@ -145,21 +148,23 @@ void AddWatch(CLI::App& app, Action* action) {
   auto o = std::make_shared<FleetOptions>();
   Add(app, action, "watch", "follow a job to its end", "watch 7 --server tuner:9190", Watch, o)
       ->add_option("job", o->job, "the job's number")
-      ->required();
+      ->required()
+      ->check(kJobNumber);
 }
 
 void AddCancel(CLI::App& app, Action* action) {
   auto o = std::make_shared<FleetOptions>();
   Add(app, action, "cancel", "end a job; its records stay", "cancel 7 --server tuner:9190", Cancel, o)
       ->add_option("job", o->job, "the job's number")
-      ->required();
+      ->required()
+      ->check(kJobNumber);
 }
 
 void AddPriority(CLI::App& app, Action* action) {
   auto o = std::make_shared<FleetOptions>();
   CLI::App* command =
       Add(app, action, "priority", "set how early a job's work goes", "priority 7 5 --server tuner:9190", Priority, o);
-  command->add_option("job", o->job, "the job's number")->required();
+  command->add_option("job", o->job, "the job's number")->required()->check(kJobNumber);
   command->add_option("priority", o->priority, "from -10 to 10; higher goes first, 0 is the default")
       ->required()
       ->check(CLI::Range(-10, 10));

@@ -108,6 +108,16 @@ TEST_F(DbTest, AnImportReadsEveryLine) {
   EXPECT_EQ(Temper("db import " + file + " --db " + dir_ + "/lines.db").out, "3 records added\n");
 }
 
+TEST_F(DbTest, AValueThatNoRecordMayHaveIsNamedByItsLine) {
+  const std::string file = dir_ + "/values.jsonl";
+  Record bad = GoodRecord();
+  bad.threads = 0;
+  std::ofstream(file) << ToJsonLine(GoodRecord()) << "\n" << ToJsonLine(bad) << "\n";
+  const Result refused = Temper("db import " + file + " --db " + dir_ + "/values.db");
+  EXPECT_TRUE(IsOneLine(refused)) << refused.out;
+  EXPECT_NE(refused.out.find(file + ":2: "), std::string::npos) << refused.out;
+}
+
 TEST_F(DbTest, AnExportSaysHowMuchItWroteAndInPlaceOfWhat) {
   const std::string file = dir_ + "/records.jsonl", written = file + ": 10 records";
   EXPECT_EQ(Temper("db export " + file + " --db " + db_).out, written + "\n");

@@ -27,7 +27,7 @@ size_t AtInMemory(const TensorType& type, int64_t axis) {
 }
 
 // What is not below the limit along an axis of a value.
-Behind UnreadAlong(const TensorType& type, int64_t axis, const Limit& limit) {
+Behind UnreadAlong(const TensorType& type, int64_t axis, const ExtentBound& limit) {
   Behind b{.extent = limit.extent, .shape = type.PhysicalShape(), .index = IndexOf(type.shape.size())};
   b.place = PlaceOf(limit, ir::Expr(b.index[AtInMemory(type, axis)]));
   return b;
@@ -86,7 +86,7 @@ class Finder {
   void OfInput(const InputExtent& e) {
     const auto input = static_cast<size_t>(e.input), told_by = static_cast<size_t>(e.told_by);
     if (e.least == 0) return;
-    std::optional<Limit>& limit = At(found_.limits, g_.inputs[told_by]);
+    std::optional<ExtentBound>& limit = At(found_.limits, g_.inputs[told_by]);
     const auto hidden = g_.inputs.size() - static_cast<size_t>(g_.hidden_inputs);
     const TensorType& type = TypeOf(g_.inputs[input]);
     limit = ExtentItself(static_cast<int>(told_by - hidden), e.least, type.shape[static_cast<size_t>(e.axis)]);
@@ -108,7 +108,7 @@ class Finder {
     const BehindFacts facts(*step.stages, step.facts);
     const ir::Buffer& output = step.stages->params.back();
     At(found_.of, step.kernel.output) = facts.Of(output);
-    At(found_.limits, step.kernel.output) = facts.LimitOf(output);
+    At(found_.limits, step.kernel.output) = facts.BoundOf(output);
   }
 
   // From the outputs to the inputs: what nobody reads need not be made, nor what only that is made of.
@@ -124,7 +124,7 @@ class Finder {
     const ValueId v = g_.outputs[static_cast<size_t>(output)];
     for (const Extent& e : g_.extents) {
       if (e.output != output) continue;
-      const std::optional<Limit>& limit = At(found_.limits, g_.outputs[static_cast<size_t>(e.told_by)]);
+      const std::optional<ExtentBound>& limit = At(found_.limits, g_.outputs[static_cast<size_t>(e.told_by)]);
       const Shape& shape = TypeOf(v).shape;
       const bool is_line = NumElements(std::span(shape).first(static_cast<size_t>(e.axis))) == 1;
       if (limit && is_line) return {UnreadAlong(TypeOf(v), e.axis, *limit)};
@@ -159,7 +159,7 @@ class Finder {
 
   // Of an operand of which only what lies before a number is read.
   std::vector<Behind> OfCounted(const Step& step, int64_t axis) const {
-    const std::optional<Limit>& limit = At(found_.limits, step.kernel.inputs[1]);
+    const std::optional<ExtentBound>& limit = At(found_.limits, step.kernel.inputs[1]);
     const TensorType& type = TypeOf(step.kernel.inputs[0]);
     const auto rank = std::ssize(type.shape);
     return limit ? std::vector{UnreadAlong(type, axis < 0 ? axis + rank : axis, *limit)} : std::vector<Behind>();
@@ -217,7 +217,7 @@ std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const
 
 GraphBehind BehindOf(const Graph& g) {
   if (!g.input_extents.empty()) return Finder(g).Find();
-  return {std::vector<std::vector<Behind>>(g.values.size()), std::vector<std::optional<Limit>>(g.values.size())};
+  return {std::vector<std::vector<Behind>>(g.values.size()), std::vector<std::optional<ExtentBound>>(g.values.size())};
 }
 
 }  // namespace temper

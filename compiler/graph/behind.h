@@ -14,7 +14,7 @@ struct GraphBehind {
   // As far as tensor expressions of operators show it: what values are made of, and what those that read them leave
   // out. By the index in memory.
   std::vector<std::vector<Behind>> of;
-  std::vector<std::optional<Limit>> limits;  // of numbers that are made of extents
+  std::vector<std::optional<ExtentBound>> limits;  // of numbers that are made of extents
 };
 GraphBehind BehindOf(const Graph& g);
 

@@ -114,16 +114,16 @@ std::optional<Behind> BehindBoth(const Behind& a, const Behind& b) {
   return ranges.CanProve(place <= a.place) ? std::optional(both) : std::nullopt;
 }
 
-Limit ExtentItself(int extent, int64_t least, int64_t most) {
+ExtentBound ExtentItself(int extent, int64_t least, int64_t most) {
   const ir::Var position = ir::MakeVar("p");
   return {extent, least, most, position, Expr(position)};
 }
 
-Expr PlaceOf(const Limit& limit, const Expr& position) {
+Expr PlaceOf(const ExtentBound& limit, const Expr& position) {
   return ir::Substitute(limit.place, {{limit.position, position}});
 }
 
-std::string Text(const Limit& limit) {
+std::string Text(const ExtentBound& limit) {
   const ir::Var named = ir::MakeVar("p");
   return absl::StrCat(limit.extent, ":", ir::Text(PlaceOf(limit, named)));
 }
@@ -170,7 +170,7 @@ class BehindFacts::Evaluation {
   Element OfLoad(const Expr& load) {
     if (nest::LoadsOwn(block_, load)) return {Is::kAlike};
     const Known* known = facts_.Find(load->buffer);
-    if (known == nullptr || facts_.LimitOf(load->buffer)) return {Is::kOwn};
+    if (known == nullptr || facts_.BoundOf(load->buffer)) return {Is::kOwn};
     if (known->operand.number) return {Is::kNumber, *known->operand.number};
     for (const Behind& b : facts_.Of(load->buffer)) {
       if (const Expr place = PlaceAt(b, load->args, ranges_); place && IsSame({b.extent, place}, behind_))
@@ -271,7 +271,7 @@ std::vector<Behind> BehindFacts::Of(const ir::Buffer& buffer) const {
   return known == nullptr || known->seen < known->writers ? std::vector<Behind>() : known->behind;
 }
 
-std::optional<Limit> BehindFacts::LimitOf(const ir::Buffer& buffer) const {
+std::optional<ExtentBound> BehindFacts::BoundOf(const ir::Buffer& buffer) const {
   const Known* known = Find(buffer);
   return known == nullptr || known->seen < known->writers ? std::nullopt : known->limit;
 }
@@ -293,7 +293,7 @@ std::optional<int64_t> BehindFacts::NumberOf(const Expr& e) const {
     case ExprKind::kLt: {
       const std::optional<int64_t> bound = number(1);
       if (bound && number(0)) return *number(0) < *bound ? 1 : 0;
-      const std::optional<Limit> limit = bound ? LimitAs(e->args[0]) : std::nullopt;
+      const std::optional<ExtentBound> limit = bound ? BoundAs(e->args[0]) : std::nullopt;
       if (limit && limit->most < *bound) return 1;
       return limit && limit->least >= *bound ? std::optional<int64_t>(0) : std::nullopt;
     }
@@ -303,31 +303,33 @@ std::optional<int64_t> BehindFacts::NumberOf(const Expr& e) const {
 }
 
 // As far as it is arithmetic with constants that keeps the order.
-std::optional<Limit> BehindFacts::LimitAs(const Expr& e) const {
-  if (e->kind == ExprKind::kLoad) return LimitOf(e->buffer);
-  if (e->kind == ExprKind::kCast && !IsFloat(e->dtype)) return LimitAs(e->args[0]);
+std::optional<ExtentBound> BehindFacts::BoundAs(const Expr& e) const {
+  if (e->kind == ExprKind::kLoad) return BoundOf(e->buffer);
+  if (e->kind == ExprKind::kCast && !IsFloat(e->dtype)) return BoundAs(e->args[0]);
   if (e->kind == ExprKind::kSelect) {
     const std::optional<int64_t> condition = NumberOf(e->args[0]);
-    return condition ? LimitAs(e->args[*condition != 0 ? 1 : 2]) : std::nullopt;
+    return condition ? BoundAs(e->args[*condition != 0 ? 1 : 2]) : std::nullopt;
   }
   if (e->args.size() != 2) return std::nullopt;
   const bool swaps = NumberOf(e->args[0]).has_value() && e->kind != ExprKind::kSub && e->kind != ExprKind::kDiv;
   const std::optional<int64_t> number = NumberOf(e->args[swaps ? 0 : 1]);
-  std::optional<Limit> limit = number ? LimitAs(e->args[swaps ? 1 : 0]) : std::nullopt;
+  std::optional<ExtentBound> limit = number ? BoundAs(e->args[swaps ? 1 : 0]) : std::nullopt;
   if (!limit || std::abs(*number) > kLargestStep) return std::nullopt;
   const int64_t n = e->kind == ExprKind::kSub ? -*number : *number;
   const Expr p(limit->position);
   switch (e->kind) {
     case ExprKind::kAdd:
     case ExprKind::kSub:
-      return Limit{limit->extent, limit->least + n, limit->most + n, limit->position, PlaceOf(*limit, p - Expr(n))};
+      return ExtentBound{limit->extent, limit->least + n, limit->most + n, limit->position,
+                         PlaceOf(*limit, p - Expr(n))};
     case ExprKind::kMul:
       if (n <= 0 || limit->least < 0 || limit->most > kLargestStep) return std::nullopt;
-      return Limit{limit->extent, limit->least * n, limit->most * n, limit->position, PlaceOf(*limit, p / Expr(n))};
+      return ExtentBound{limit->extent, limit->least * n, limit->most * n, limit->position,
+                         PlaceOf(*limit, p / Expr(n))};
     case ExprKind::kDiv:
       if (n <= 0 || limit->least < 0) return std::nullopt;
-      return Limit{limit->extent, limit->least / n, limit->most / n, limit->position,
-                   PlaceOf(*limit, (p + Expr(1)) * Expr(n) - Expr(1))};
+      return ExtentBound{limit->extent, limit->least / n, limit->most / n, limit->position,
+                         PlaceOf(*limit, (p + Expr(1)) * Expr(n) - Expr(1))};
     case ExprKind::kMax:
       return limit->least >= n ? limit : std::nullopt;
     case ExprKind::kMin:
@@ -345,7 +347,7 @@ std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const 
     }
     return std::nullopt;
   }
-  const std::optional<Limit> limit = e->kind == ExprKind::kLt ? LimitAs(e->args[1]) : std::nullopt;
+  const std::optional<ExtentBound> limit = e->kind == ExprKind::kLt ? BoundAs(e->args[1]) : std::nullopt;
   if (!limit) return std::nullopt;
   Expr position = e->args[0];
   if (position->kind == ExprKind::kLoad) {
@@ -408,7 +410,7 @@ void BehindFacts::Follow(const StmtNode& block) {
   if (known.seen++ == 0) {
     known.behind = std::move(facts);
     const bool one = known.writers == 1 && NumElements(block.buffer->shape) == 1 && !IsFloat(block.buffer->dtype);
-    if (one) known.limit = LimitAs(block.value);
+    if (one) known.limit = BoundAs(block.value);
   } else {
     std::erase_if(known.behind, [&](const Behind& b) { return !said(b); });
   }

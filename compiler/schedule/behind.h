@@ -39,23 +39,23 @@ std::optional<Behind> BehindBoth(const Behind& a, const Behind& b);
 
 // A whole number that grows with an extent, such as how often a window stops in it: positions, from 0 on, are below it
 // where their place is below the extent.
-struct Limit {
+struct ExtentBound {
   int extent = 0;
   int64_t least = 0, most = 0;  // what it may be
   ir::Var position;
   ir::Expr place;  // over it
 };
-Limit ExtentItself(int extent, int64_t least, int64_t most);
-ir::Expr PlaceOf(const Limit& limit, const ir::Expr& position);
-std::string Text(const Limit& limit);
+ExtentBound ExtentItself(int extent, int64_t least, int64_t most);
+ir::Expr PlaceOf(const ExtentBound& limit, const ir::Expr& position);
+std::string Text(const ExtentBound& limit);
 
 // What is known of a function's parameter.
 struct OperandFacts {
   std::vector<Behind> behind;
   bool constant = false;
   int64_t counts = 0;  // its elements, in the order of memory, are 0 up to this, again and again; 0: they are not
-  std::optional<double> number;  // it is this one, without dimensions
-  std::optional<Limit> limit;    // it is this one, of one element
+  std::optional<double> number;      // it is this one, without dimensions
+  std::optional<ExtentBound> limit;  // it is this one, of one element
 };
 
 std::vector<ir::Var> IndexOf(size_t rank);           // variables for Behind::index
@@ -68,7 +68,7 @@ class BehindFacts {
   // number less something as the lowest: where that is infinite, the result is no number anyway.
   BehindFacts(const ir::Func& scheduled, const std::vector<OperandFacts>& operands);
   std::vector<Behind> Of(const ir::Buffer& buffer) const;
-  std::optional<Limit> LimitOf(const ir::Buffer& buffer) const;
+  std::optional<ExtentBound> BoundOf(const ir::Buffer& buffer) const;
 
   // An element, by its place, is behind an extent.
   struct Place {
@@ -90,7 +90,7 @@ class BehindFacts {
   struct Known {
     std::vector<Behind> behind;
     OperandFacts operand;
-    std::optional<Limit> limit;
+    std::optional<ExtentBound> limit;
     int writers = 0, seen = 0;  // blocks that write it: in all, and before the one that is being followed
   };
 
@@ -98,7 +98,7 @@ class BehindFacts {
   void Follow(const ir::StmtNode& block);
   std::vector<Behind> OfBlock(const ir::StmtNode& block) const;
   std::optional<int64_t> NumberOf(const ir::Expr& e) const;  // a whole number that is known
-  std::optional<Limit> LimitAs(const ir::Expr& e) const;
+  std::optional<ExtentBound> BoundAs(const ir::Expr& e) const;
   std::vector<Place> PlacesIn(const ir::Expr& value, const ir::Simplifier& ranges) const;
 
   // An expression of a block, for elements behind a place.

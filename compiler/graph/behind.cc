@@ -33,15 +33,28 @@ Behind UnreadAlong(const TensorType& type, int64_t axis, const ExtentBound& limi
   return b;
 }
 
-// Whether kernels may make neighbouring elements together, each from what all of them read.
-bool MixesNeighbours(const Workload& w) {
-  return std::ranges::any_of(w.calls, [](const Workload::Call& call) {
+// By operand: whether kernels may make neighbouring elements together, each from what all of them read of it. They may
+// where filters of several taps go over it.
+std::vector<bool> MixedOperands(const Workload& w) {
+  const size_t inputs = w.inputs.size();
+  std::vector<bool> mixed(inputs + w.calls.size(), false);
+  for (size_t i = w.calls.size(); i-- > 0;) {
+    const Workload::Call& call = w.calls[i];
     const OpDef* op = FindOp(call.op);
-    return op != nullptr && op->windows && op->terms;
-  });
+    const bool filters = op != nullptr && op->windows && op->terms && call.args.size() > 1 && call.args[1] >= 0;
+    if (filters) {
+      const bool several = NumElements(std::span(w.TypeOf(call.args[1]).shape).last(2)) > 1;
+      mixed[static_cast<size_t>(call.args[0])] = mixed[static_cast<size_t>(call.args[0])] || several;
+    }
+    for (const int arg : call.args) {
+      if (arg >= 0 && mixed[inputs + i]) mixed[static_cast<size_t>(arg)] = true;
+    }
+  }
+  mixed.resize(inputs);
+  return mixed;
 }
 
-// Of an operand of such a kernel what lies so far behind that nothing before the end is made together with it. nullopt:
+// Of such an operand what lies so far behind that nothing before the end is made together with it. nullopt:
 // that is not known.
 std::optional<Behind> BeyondTiles(const Behind& b) {
   std::vector<ir::VarBinding> before;
@@ -145,12 +158,12 @@ class Finder {
       }
     }
     if (op == nullptr || op->counted || !step.stages) return;
-    const bool mixes = MixesNeighbours(step.kernel.workload);
+    const std::vector<bool> mixed = MixedOperands(step.kernel.workload);
     std::vector<std::vector<Behind>> unread(step.kernel.inputs.size());
     for (int extent = 0; extent < g_.hidden_inputs; ++extent) {
       const auto here = UnreadOperands(*step.stages, step.facts, At(found_.of, step.kernel.output), extent);
       for (size_t i = 0; i < unread.size(); ++i) {
-        const std::optional<Behind> beyond = here[i] && mixes ? BeyondTiles(*here[i]) : here[i];
+        const std::optional<Behind> beyond = here[i] && mixed[i] ? BeyondTiles(*here[i]) : here[i];
         if (beyond) unread[i].push_back(*beyond);
       }
     }

@@ -118,6 +118,8 @@ absl::StatusOr<ValueId> PaddedToSame(Context& c, const OnnxNode& n, ValueId imag
 absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double filler, Window& w, ValueId& image) {
   const bool same = n.String("auto_pad", "NOTSET").starts_with("SAME");
   const size_t axes = w.kernel.size();
+  const bool single = std::ranges::all_of(w.kernel, [](int64_t taps) { return taps == 1; }) &&
+                      std::ranges::all_of(w.pads, [](int64_t pad) { return pad == 0; });
   Varyings moved;
   for (const Varying v : Varyings(c.VaryingsOf(image))) {
     if (v.axis < 2) continue;
@@ -136,8 +138,9 @@ absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double 
       return absl::UnimplementedError(
           absl::StrCat("a window sees ", span, " elements along an axis that may have as few as ", least));
     }
-    // Also where no window reaches behind the end: kernels may transform what is there with what is before it.
-    TEMPER_ASSIGN_OR_RETURN(image, FilledAlong(c, image, v.axis, filler));
+    // Also where no window reaches behind the end: kernels may transform what is there with what is before it. But
+    // windows of one element do not meet.
+    TEMPER_ASSIGN_OR_RETURN(image, single ? WholeAlong(c, image, v.axis) : FilledAlong(c, image, v.axis, filler));
     int64_t more = behind - span;
     // Windows that reach out, but none that begins behind the end.
     if (n.Int("ceil_mode", 0) != 0) more = std::min<int64_t>(more + stride - 1, -1);

@@ -147,19 +147,18 @@ class Finder {
 
   void Backward(const Step& step) {
     Add(step.kernel.output);
-    const Workload::Call& first = step.kernel.workload.calls[0];
-    const OpDef* op = FindOp(first.op);
-    for (size_t i = 0; i < step.kernel.inputs.size(); ++i) {
-      const ValueId v = step.kernel.inputs[i];
-      if (op != nullptr && op->counted && i == 0) {
-        Meet(v, OfCounted(step, first.attrs.Int("axis", 0)));
-      } else if (!step.stages) {
-        Meet(v, {});
-      }
-    }
-    if (op == nullptr || op->counted || !step.stages) return;
-    const std::vector<bool> mixed = MixedOperands(step.kernel.workload);
     std::vector<std::vector<Behind>> unread(step.kernel.inputs.size());
+    const Workload::Call& first = step.kernel.workload.calls[0];
+    if (FindOp(first.op)->counted) {
+      unread[0] = OfCounted(step, first.attrs.Int("axis", 0));
+    } else if (step.stages) {
+      FindUnreadOperands(step, unread);
+    }
+    for (size_t i = 0; i < unread.size(); ++i) Meet(step.kernel.inputs[i], std::move(unread[i]));
+  }
+
+  void FindUnreadOperands(const Step& step, std::vector<std::vector<Behind>>& unread) const {
+    const std::vector<bool> mixed = MixedOperands(step.kernel.workload);
     for (int extent = 0; extent < g_.hidden_inputs; ++extent) {
       const auto here = UnreadOperands(*step.stages, step.facts, At(found_.of, step.kernel.output), extent);
       for (size_t i = 0; i < unread.size(); ++i) {
@@ -167,7 +166,6 @@ class Finder {
         if (beyond) unread[i].push_back(*beyond);
       }
     }
-    for (size_t i = 0; i < unread.size(); ++i) Meet(step.kernel.inputs[i], std::move(unread[i]));
   }
 
   // Of an operand of which only what lies before a number is read.

@@ -549,15 +549,18 @@ absl::StatusOr<ValueId> WithinExtent(Context& c, const Varying& varying, int64_t
   return v;
 }
 
+absl::StatusOr<ValueId> LyingAlong(Context& c, ValueId vector, int64_t axis, ValueId like) {
+  Shape along(static_cast<size_t>(c.Rank(like) - axis), 1);
+  along[0] = c.ShapeOf(vector)[0];
+  return c.Reshape(vector, std::move(along));
+}
+
 absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value) {
   const Varying* varying = c.VaryingAlong(v, axis);
   if (varying == nullptr) return v;
   Varyings rest = Without(c.VaryingsOf(v), axis);
-  const size_t at = static_cast<size_t>(axis);
-  Shape along(c.ShapeOf(v).size() - at, 1);
-  along[0] = c.ShapeOf(v)[at];
-  TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, along[0]));
-  TEMPER_ASSIGN_OR_RETURN(within, c.Reshape(within, std::move(along)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, c.ShapeOf(v)[static_cast<size_t>(axis)]));
+  TEMPER_ASSIGN_OR_RETURN(within, LyingAlong(c, within, axis, v));
   TEMPER_ASSIGN_OR_RETURN(v, c.CallWhole("where", {}, {within, v, c.Scalar(c.TypeOf(v).dtype, value)}));
   c.SetVaryings(v, std::move(rest));
   return v;

@@ -28,7 +28,9 @@ absl::StatusOr<ValueId> MeanOf(Context& c, const Attrs& attrs, ValueId x);
 
 // `v` with `value` behind its ends, as a value of known extents.
 absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value);
-// The same along this axis alone.
+// A vector as a value that lies along an axis of `like`, and is the same along all others.
+absl::StatusOr<ValueId> LyingAlong(Context& c, ValueId vector, int64_t axis, ValueId like);
+// As Filled, along this axis alone.
 absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value);
 // `v` with whatever is behind its end along the axis, as a value whose extent there is known.
 absl::StatusOr<ValueId> WholeAlong(Context& c, ValueId v, int64_t axis);

@@ -155,8 +155,6 @@ absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& 
     return c.Gather(x, nearest, axis.axis);
   }
   const ValueId low = f.Call("floor", {at}), share = f.Sub(at, low);
-  Shape along(c.ShapeOf(x).size() - static_cast<size_t>(axis.axis), 1);
-  along[0] = as.out;
   Formula sum(c, dtype);
   ValueId v = kNoValue;
   const bool cubic = r.mode == "cubic";
@@ -167,7 +165,7 @@ absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& 
         cubic ? Cubic(f, distance, r.cubic_a, tap == 0 || tap == 1) : f.Sub(f.Number(1), f.Call("abs", {distance}));
     TEMPER_RETURN_IF_ERROR(f.status());
     TEMPER_ASSIGN_OR_RETURN(const ValueId seen, c.Gather(x, place, axis.axis));
-    TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, along));
+    TEMPER_ASSIGN_OR_RETURN(weight, LyingAlong(c, weight, axis.axis, x));
     TEMPER_ASSIGN_OR_RETURN(weight, c.Cast(weight, dtype));
     const ValueId term = sum.Mul(seen, weight);
     v = v == kNoValue ? term : sum.Add(v, term);

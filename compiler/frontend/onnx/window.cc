@@ -105,9 +105,7 @@ absl::StatusOr<ValueId> PaddedToSame(Context& c, const OnnxNode& n, ValueId imag
   ValueId inside = f.Call("and", {f.Call("less_equal", {f.Number(0), at}), f.Call("less", {at, along.extent})});
   const ValueId place = f.Clip(at, 0, static_cast<double>(extent - 1));
   TEMPER_RETURN_IF_ERROR(f.status());
-  Shape shape(c.ShapeOf(image).size() - static_cast<size_t>(along.axis), 1);
-  shape[0] = length;
-  TEMPER_ASSIGN_OR_RETURN(inside, c.Reshape(inside, std::move(shape)));
+  TEMPER_ASSIGN_OR_RETURN(inside, LyingAlong(c, inside, along.axis, image));
   TEMPER_ASSIGN_OR_RETURN(image, WholeAlong(c, image, along.axis));
   TEMPER_ASSIGN_OR_RETURN(image, c.Gather(image, place, along.axis));
   return c.Call("where", {}, {inside, image, c.Scalar(c.TypeOf(image).dtype, filler)});

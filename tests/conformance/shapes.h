@@ -112,6 +112,13 @@ inline constexpr Shape kShapes[] = {
      "group=2 pads=[2,0,1,2] result='i32') -> i32[2,14,7,5]@0231; cast(3; to='f32') -> f32[2,14,7,5]@0231; relu(4) -> "
      "f32[2,14,7,5]@0231; anchor=1"},
 
+    {"conv2d.integer",
+     "(u8[2,3,13,16], const i8[19,3,7,8], const i32[19,1,1]) layout_copy(0) -> u8[2,3,13,16]@0231; conv2d(3,1; "
+     "result='i32' strides=[2,2]) -> i32[2,19,4,5]@0231; sub(4,2) -> i32[2,19,4,5]@0231; anchor=1"},
+    {"conv2d.integer",
+     "(u8[1,4,9,12]@0231, const i8[33,4,3,4]) conv2d(0,1; pads=[1,0,0,0] result='i32') -> i32[1,33,8,9]@0231; "
+     "anchor=0"},
+
     {"matmul.nbits",
      "(f32[3,96], const u8[48,37], const f32[3,37], const f32[37]) matmul_nbits(0,1,2; zero=8) -> f32[3,37]; add(4,3) "
      "-> f32[3,37]; anchor=0"},

@@ -194,9 +194,62 @@ TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsWhereIntegersMightWrap) {
 TEST_F(IntegerProducts, OfFewChannelsAreFloatsAlsoWhereBytesAreMultiplied) {
   const auto i16 = [&](ValueId v) { return Cast(v, DType::kI16); };
   b.Output(Product(i16(b.Input({1, 16, 5, 5}, DType::kU8)), i16(Weights({16, 1, 3, 3})), Builder::Int("group", 16)));
-  b.Output(Product(i16(b.Input({1, 3, 5, 5}, DType::kU8)), i16(Weights({16, 3, 3, 3}))));
+  b.Output(Product(i16(b.Input({1, 3, 5, 5}, DType::kU8)), i16(Weights({16, 3, 3, 1}))));
+  b.Output(
+      Product(i16(b.Input({1, 3, 5, 7}, DType::kU8)), i16(Weights({16, 3, 3, 3})), Builder::Ints("dilations", {1, 2})));
   Run("llvm:znver4", 0);
-  EXPECT_EQ(Of(DType::kF32), 2);
+  EXPECT_EQ(Of(DType::kF32), 3);
+}
+
+// A network's input: four columns of the filter are multiplied at once.
+TEST_F(IntegerProducts, OfFewChannelsGoAlongRows) {
+  const auto conv = [&](DType dtype, std::vector<double> zero, Shape filter, std::vector<int64_t> pads) {
+    ValueId x = Cast(b.Input({2, filter[1], 9, 11}, dtype), DType::kI16);
+    if (!zero.empty()) x = b.Call("sub", {x, b.Constant(Numbers(DType::kI16, {}, zero))});
+    Attrs attrs = Builder::Ints("pads", std::move(pads));
+    attrs.Set("strides", std::vector<int64_t>{2, 2});
+    b.Output(Product(x, Cast(Weights(std::move(filter)), DType::kI16), attrs));
+  };
+  conv(DType::kU8, {114}, {16, 3, 7, 7}, {3, 3, 3, 3});
+  conv(DType::kU8, {}, {16, 3, 3, 3}, {1, 1, 1, 1});
+  conv(DType::kI8, {-9}, {5, 1, 3, 5}, {0, 1, 2, 0});
+  conv(DType::kI8, {}, {5, 4, 3, 2}, {0, 0, 0, 0});
+  conv(DType::kU8, {7}, {16, 3, 4, 4}, {0, 0, 0, 0});
+  Run("llvm:znver4", 0);
+  EXPECT_EQ(Of(DType::kU8), 5);
+  for (const Node& node : b.g.nodes) {
+    if (node.op != "conv2d") continue;
+    EXPECT_EQ(b.g.values[node.inputs[1]].type.shape[3] % 4, 0);
+  }
+}
+
+TEST_F(IntegerProducts, OfQuantisedImagesGoAlongRows) {
+  b.Output(
+      b.Conv(Activations({1, 3, 9, 9}), Dequantised(Weights({16, 3, 3, 3}), NDArray(), testing::Floats({}, {0.1})), 1));
+  Graph again = b.g;
+  Run(kCpu, 1e-5);
+  EXPECT_EQ(Of(DType::kF32), 1);
+  std::swap(b.g, again);
+  Run("llvm:znver4", 1e-5);
+  EXPECT_EQ(Of(DType::kU8), 1);
+}
+
+TEST_F(IntegerProducts, LargestOfWhatWasQuantisedIsTheLargestNumber) {
+  Attrs window = Builder::Ints("kernel", {3, 3});
+  window.Set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  const ValueId u8 = Activations({1, 4, 6, 6});
+  const ValueId i8 = Dequantised(b.Input({1, 4, 6, 6}, DType::kI8), NDArray(), testing::Floats({}, {0.3}));
+  // Of a negative scale the largest is the least number; and each channel may have a scale of its own.
+  const ValueId negative = Dequantised(b.Input({1, 4, 6, 6}, DType::kI8), NDArray(), testing::Floats({}, {-0.3}));
+  const ValueId several =
+      Dequantised(b.Input({1, 2, 6, 6}, DType::kI8), NDArray(), testing::Floats({2, 1, 1}, {0.3, 0.2}));
+  for (const ValueId v : {u8, i8, negative, several}) b.Output(b.Call("max_pool2d", {v}, window));
+  Run(kCpu, 0);
+  std::vector<DType> pooled;
+  for (const Node& node : b.g.nodes) {
+    if (node.op == "max_pool2d") pooled.push_back(b.g.values[node.output].type.dtype);
+  }
+  EXPECT_THAT(pooled, ::testing::UnorderedElementsAre(DType::kU8, DType::kI8, DType::kF32, DType::kF32));
 }
 
 TEST_F(IntegerProducts, OfZeroPointsAlongTheSumAreNoneOfBytes) {

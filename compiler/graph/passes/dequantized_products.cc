@@ -67,6 +67,24 @@ std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
   return whole ? std::optional(d) : std::nullopt;
 }
 
+absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node) {
+  const OpDef* op = FindOp(node.op);
+  if (!op->windows || !op->exact) return false;
+  const std::optional<Dequantized> x = DequantizedAt(r, node.inputs[0]);
+  if (!x.has_value() || !IsOne(r, x->scale) || (x->zero != kNoValue && !IsOne(r, x->zero))) return false;
+  const NDArray* scale = r.Constant(x->scale);
+  if (scale == nullptr || !(scale->At(0) > 0)) return false;
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, node.attrs, {x->q}, node.name));
+  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kI32));
+  if (x->zero != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, x->zero, DType::kI32));
+    TEMPER_ASSIGN_OR_RETURN(v, r.Emit("sub", {}, {v, zero}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(v, r.Emit("mul", {}, {v, x->scale}, node.name));
+  return r.ReplaceOutput(node, v);
+}
+
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t) {
   if ((node.op != "matmul" && node.op != "conv2d") || node.inputs[0] == node.inputs[1]) return false;
   const std::optional<Dequantized> a = DequantizedAt(r, node.inputs[0]), b = DequantizedAt(r, node.inputs[1]);
@@ -79,7 +97,8 @@ absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& 
   if (SumsMayWrap(node, weights)) return false;
   Workload::Operand left{r.TypeOf(a->q)}, right{r.TypeOf(b->q), true};
   left.type.dtype = right.type.dtype = DType::kI16;
-  if (!HasIntegerTemplate(node, std::move(left), std::move(right), r.TypeOf(node.output), t)) return false;
+  const TensorType& sums = r.TypeOf(node.output);
+  if (!HasIntegerTemplate(node, left, right, sums, t) && !HasBytesTemplate(node, left, right, sums, t)) return false;
 
   TEMPER_ASSIGN_OR_RETURN(const ValueId x, LessZero(r, *a));
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, LessZero(r, *b));

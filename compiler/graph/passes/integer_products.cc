@@ -179,7 +179,9 @@ absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t) 
 
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
   const Rewriter::Rule rules[] = {[&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
-                                  [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); }, ForgetLeftBits,
+                                  PoolDequantized,
+                                  [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },
+                                  ForgetLeftBits,
                                   [&t](Rewriter& r, Node& node) { return MultiplyBytes(r, node, t); },
                                   [&t](Rewriter& r, Node& node) { return MultiplyInFloats(r, node, t); }};
   return Rewriter(g).Run(rules).status();

@@ -10,6 +10,8 @@ namespace temper::passes {
 // A product of dequantised numbers of 8 bits becomes a product of integers that is scaled, where a template multiplies
 // integers and no faster algorithm of floats is known.
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
+// The largest of dequantised numbers becomes the largest number, dequantised.
+absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node);
 // A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits; and one of
 // integers where its left operand may be rounded (attribute left_bits) and the target multiplies those faster.
 absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t);
@@ -29,6 +31,8 @@ std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v);
 bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction
 // Whether the target has a template for the node (matmul or conv2d) over these operands of integers, summed in i32.
 bool HasIntegerTemplate(const Node& node, Workload::Operand a, Workload::Operand b, TensorType sums, const Target& t);
+// The same over bytes, where the target multiplies four at once; an image of few channels may be padded for it.
+bool HasBytesTemplate(const Node& node, Workload::Operand a, Workload::Operand b, TensorType sums, const Target& t);
 Workload::Operand OperandAt(const Rewriter& r, const Node& node, size_t i);  // as it is
 // The data of what is a constant, or is made of constants by a few operators.
 std::optional<NDArray> Known(const Rewriter& r, ValueId v);

@@ -8,6 +8,7 @@
 #include "base/strides.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/passes/passes.h"
+#include "compiler/ops/few_channels.h"
 
 namespace temper::passes {
 namespace {
@@ -100,7 +101,6 @@ bool LayoutPass::KeepsAxes(const Node& node) const {
 // Whether an image is moved for convolutions alone, and grows by it: what they ask for is copied at less cost before.
 // One of few channels they may read as it lies.
 bool LayoutPass::IsReadByConvs(const Node& node) const {
-  constexpr int64_t kFewChannels = 4;
   if (!KeepsAxes(node) || IsOutput(node.output) || readers_[node.output].empty()) return false;
   const Shape &in = g_.values[node.inputs[0]].type.shape, &out = g_.values[node.output].type.shape;
   return in.size() == 4 && in[1] > kFewChannels && NumElements(out) >= NumElements(in) &&

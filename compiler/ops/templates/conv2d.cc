@@ -2,6 +2,7 @@
 // columns are output channels, and the reduction is over the input's.
 // conv2d.integer: filters of any size, of i16 or of u8 by i8, summed in i32. What a chunk of rows sees of the image is
 // copied side by side.
+#include <functional>
 #include <optional>
 
 #include "compiler/ops/templates/conv2d_shape.h"
@@ -88,6 +89,37 @@ GemmView ViewOf(const Workload& w) {
 // A group needs channels enough to fill vectors of their copies.
 constexpr int64_t kLeastIntegerChannels = 8;
 
+// Of an image of few channels so many neighbours are factors of one product: those along a row of a plane; or where
+// pixels lie whole, also those of their channels. The graph has padded such images and filters.
+bool TakesRuns(const Workload& w) {
+  const Conv2dShape s(w);
+  constexpr int64_t kBytes = 4;
+  return s.c <= kFewChannels && s.group == 1 && WaysOf(w, w.calls[w.anchor]) == kBytes && s.kw % kBytes == 0 &&
+         s.dilation_w == 1 && s.left + s.right == 0;
+}
+
+// Where the view's reduction goes over the filter: the channel, the row and the column of a place.
+struct FilterPlace {
+  Expr c, kh, kw;
+};
+struct FilterOrder {
+  Shape reduction;
+  std::function<FilterPlace(const std::vector<Expr>& r)> at;
+};
+FilterOrder OrderOf(const Workload& w) {
+  const Conv2dShape s(w);
+  const int64_t ic = s.c / s.group;
+  if (!TakesRuns(w)) {
+    return {{s.kh, s.kw, ic}, [](const std::vector<Expr>& r) { return FilterPlace{r[2], r[0], r[1]}; }};
+  }
+  if (ReadsPlanes(w)) {
+    return {{ic, s.kh, s.kw}, [](const std::vector<Expr>& r) { return FilterPlace{r[0], r[1], r[2]}; }};
+  }
+  return {{s.kh, s.kw * ic}, [ic](const std::vector<Expr>& r) {
+            return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
+          }};
+}
+
 GemmView IntegerViewOf(const Workload& w) {
   const Conv2dShape s(w);
   const std::vector<int>& args = w.calls[w.anchor].args;
@@ -95,23 +127,26 @@ GemmView IntegerViewOf(const Workload& w) {
   v.prologue = args[0] >= static_cast<int>(w.inputs.size());
   v.b_input = args[1];
   const int64_t ic = s.c / s.group;
-  v.reduction = {s.kh, s.kw, ic};
-  v.b_element = [s](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
-    return b({g * Expr(s.oc / s.group) + column, r[2], r[0], r[1]});
+  const FilterOrder order = OrderOf(w);
+  v.reduction = order.reduction;
+  v.b_element = [s, order](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
+    const FilterPlace at = order.at(r);
+    return b({g * Expr(s.oc / s.group) + column, at.c, at.kh, at.kw});
   };
-  v.prepare = [s, ic, x_arg = args[0]](WorkloadProgram& program, ir::ProgramBuilder&,
-                                       std::vector<std::string>*) -> GemmView::AElement {
+  v.prepare = [s, ic, order, x_arg = args[0]](WorkloadProgram& program, ir::ProgramBuilder&,
+                                              std::vector<std::string>*) -> GemmView::AElement {
     ir::Tensor x = program.value(x_arg);
-    return [s, ic, x](Expr g, Expr row, const std::vector<Expr>& r) {
+    return [s, ic, order, x](Expr g, Expr row, const std::vector<Expr>& r) {
+      const FilterPlace at = order.at(r);
       const Expr pixel = row % Expr(s.oh * s.ow);
-      const Expr y = pixel / Expr(s.ow) * Expr(s.stride_h) + r[0] * Expr(s.dilation_h) - Expr(s.top);
-      const Expr z = pixel % Expr(s.ow) * Expr(s.stride_w) + r[1] * Expr(s.dilation_w) - Expr(s.left);
+      const Expr y = pixel / Expr(s.ow) * Expr(s.stride_h) + at.kh * Expr(s.dilation_h) - Expr(s.top);
+      const Expr z = pixel % Expr(s.ow) * Expr(s.stride_w) + at.kw * Expr(s.dilation_w) - Expr(s.left);
       std::vector<Expr> inside;
       if (s.top > 0) inside.push_back(Expr(0) <= y);
       if (s.bottom > 0) inside.push_back(y < Expr(s.h));
       if (s.left > 0) inside.push_back(Expr(0) <= z);
       if (s.right > 0) inside.push_back(z < Expr(s.w));
-      return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + r[2], y, z}));
+      return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + at.c, y, z}));
     };
   };
   return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), s.pointwise());
@@ -137,8 +172,10 @@ CpuTemplate Conv2dInteger() {
       "conv2d.integer",
       3,
       [](const Workload& w) {
-        return WaysOf(w, w.calls[w.anchor]) > 1 && IsConv2dOfPixels(w, true) &&
-               w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels;
+        if (WaysOf(w, w.calls[w.anchor]) == 1) return false;
+        if (ReadsPlanes(w)) return TakesRuns(w);
+        return IsConv2dOfPixels(w, true) &&
+               (w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels || TakesRuns(w));
       },
       [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerViewOf(w), t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerViewOf(w), c, t); },

@@ -36,16 +36,6 @@ struct Axis : TiledAxis {
   int64_t SeenTaps() const { return ops::TapsInside(out, taps, stride, dilation, before, in); }
 };
 
-// The first call only brings an image of few channels into the order that the convolution asks for. The taps are
-// broadcast one by one, so they may as well come from the image as it lies, a plane a channel.
-bool ReadsPlanes(const Workload& w) {
-  constexpr int64_t kFewChannels = 4;
-  if (!ConvReadsFirstCall(w)) return false;
-  const Conv2dShape s(w);
-  return FindOp(w.calls[0].op)->move == Move::kSame && IsOfElement(w, w.calls[0]) && s.group == 1 &&
-         s.c <= kFewChannels;
-}
-
 // A vector holds the filters of several groups, where a group has as many of them as channels: an aligned vector of a
 // pixel is all that they see. Alone, so small a group would leave most lanes idle.
 bool MergesGroups(const Conv2dShape& s, const CpuTarget& t) {
@@ -388,8 +378,8 @@ CpuTemplate Conv2dRows() {
           3,
           [](const Workload& w) {
             if (UnfoldedPlanes(w).has_value()) return true;
-            return (IsChannelsLastConv2d(w) || ReadsPlanes(w)) && !Conv2dShape(w).depthwise() &&
-                   !Conv2dShape(w).pointwise();
+            const bool planes = ReadsPlanes(w) && IsOfElement(w, w.calls[w.anchor]);
+            return (IsChannelsLastConv2d(w) || planes) && !Conv2dShape(w).depthwise() && !Conv2dShape(w).pointwise();
           },
           Space,
           Build,

@@ -59,14 +59,20 @@ bool ConvReadsFirstCall(const Workload& w) {
   const auto reads_either = [&](const Workload::Call& call) {
     return std::ranges::count(call.args, 1) > 0 || std::ranges::count(call.args, inputs) > 0;
   };
-  return w.calls[0].args[0] == 0 && conv.op == "conv2d" && IsOfElement(w, conv) && conv.args[0] == inputs &&
+  return w.calls[0].args[0] == 0 && conv.op == "conv2d" && conv.args[0] == inputs &&
          conv.args[1] == 1 && conv.type.perm == kChannelsLast && w.output().perm == kChannelsLast &&
          std::none_of(w.calls.begin() + 2, w.calls.end(), reads_either);
 }
 
+bool ReadsPlanes(const Workload& w) {
+  if (!ConvReadsFirstCall(w) || FindOp(w.calls[0].op)->move != Move::kSame) return false;
+  const Conv2dShape s(w);
+  return w.TypeOf(0).dtype == w.calls[0].type.dtype && s.group == 1 && s.c <= kFewChannels;
+}
+
 std::optional<ops::PlaneWindow> UnfoldedPlanes(const Workload& w) {
   constexpr int64_t kWholeVectors = 16;  // channels, of every CPU's vectors of elements
-  if (!ConvReadsFirstCall(w)) return std::nullopt;
+  if (!ConvReadsFirstCall(w) || !IsOfElement(w, w.calls[1])) return std::nullopt;
   const Workload::Call& unfold = w.calls[0];
   if (unfold.op != "unfold_planes" || w.inputs[0].type.perm != kChannelsLast || unfold.type.perm != kChannelsLast)
     return std::nullopt;

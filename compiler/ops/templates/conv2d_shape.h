@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/ops/families/planes.h"
+#include "compiler/ops/few_channels.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/templates.h"
 
@@ -43,9 +44,13 @@ ir::Expr ValueWhere(const std::vector<ir::Expr>& conditions, const ir::Expr& val
 // calls between them are elementwise, and the last of those makes what the anchor reads.
 bool AreConvolutionsInARow(const Workload& w);
 
-// The first call makes of the first input what the second alone reads: a conv2d of element type, channels-last, whose
-// filters are the second input, constant, and its own.
+// The first call makes of the first input what the second alone reads: a conv2d, channels-last, whose filters are the
+// second input, constant, and its own.
 bool ConvReadsFirstCall(const Workload& w);
+
+// Such a workload whose first call only brings an image of few channels into the order that the convolution asks for.
+// That may as well read it as it lies, a plane a channel.
+bool ReadsPlanes(const Workload& w);
 
 // Such a workload whose first call lays planes of volumes beside each other: the convolution may as well read them
 // where they lie. The window; nullopt for other workloads. Volumes of so few channels a group that vectors of them are

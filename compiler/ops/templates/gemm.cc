@@ -276,7 +276,11 @@ void ScheduleCopy(Schedule& s, const GemmView& v, const Loop& under, const CpuTa
     });
   }
   const std::vector<Loop> loops = s.Loops("a");
-  if (!s.status().ok() || s.Extent(loops.back()) < t.lanes()) return;
+  if (!s.status().ok()) return;
+  if (s.Extent(loops.back()) < t.lanes()) {
+    if (v.ways > 1) s.Vectorize(loops.back());
+    return;
+  }
   auto [rest, lane] = s.Split(loops.back(), VectorLength(s.Extent(loops.back()), t.lanes(), 4));
   s.Vectorize(lane);
   s.Partition(rest);

@@ -59,8 +59,8 @@ bool ConvReadsFirstCall(const Workload& w) {
   const auto reads_either = [&](const Workload::Call& call) {
     return std::ranges::count(call.args, 1) > 0 || std::ranges::count(call.args, inputs) > 0;
   };
-  return w.calls[0].args[0] == 0 && conv.op == "conv2d" && conv.args[0] == inputs &&
-         conv.args[1] == 1 && conv.type.perm == kChannelsLast && w.output().perm == kChannelsLast &&
+  return w.calls[0].args[0] == 0 && conv.op == "conv2d" && conv.args[0] == inputs && conv.args[1] == 1 &&
+         conv.type.perm == kChannelsLast && w.output().perm == kChannelsLast &&
          std::none_of(w.calls.begin() + 2, w.calls.end(), reads_either);
 }
 

@@ -278,7 +278,10 @@ void ScheduleCopy(Schedule& s, const GemmView& v, const Loop& under, const CpuTa
   const std::vector<Loop> loops = s.Loops("a");
   if (!s.status().ok()) return;
   if (s.Extent(loops.back()) < t.lanes()) {
-    if (v.ways > 1) s.Vectorize(loops.back());
+    constexpr int64_t kFewRuns = 8;
+    if (v.ways == 1) return;
+    s.Vectorize(loops.back());
+    if (const Loop& runs = loops[loops.size() - 2]; s.Extent(runs) <= kFewRuns) s.Unroll(runs);
     return;
   }
   auto [rest, lane] = s.Split(loops.back(), VectorLength(s.Extent(loops.back()), t.lanes(), 4));

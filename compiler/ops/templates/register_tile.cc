@@ -57,7 +57,7 @@ void FetchForStore(Schedule& s, const std::string& out, const Loop& loop, const 
   // About as many as a core waits for at a time: more would keep it from the operands that the tile begins with. Larger
   // tiles, which AVX-512 has, were not measured with it.
   constexpr int64_t kMostLines = 16;
-  const bool several = columns > kLineElements;
+  const bool several = columns * SizeOf(s.func().params.back()->dtype) > kLineBytes;
   if (!s.status().ok() || s.Extent(row) * (several ? s.Extent(vector) : 1) > kMostLines) return;
   std::vector<Loop> each = {row};
   if (several) each.push_back(vector);

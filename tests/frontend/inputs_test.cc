@@ -259,11 +259,28 @@ TEST(OnnxInputs, WhatWouldMeetWhatIsBehindTheEndIsRefused) {
               ::testing::HasSubstr(knows));
 }
 
+TEST(OnnxInputs, ASumOfRangesIsARangeOfItsOwn) {
+  const auto imported = [](const DimLength& past) {
+    const absl::StatusOr<Graph> g = Named().Import({.dims = {{"batch", 2}, {"new", DimLength(1, 3)}, {"past", past}}});
+    EXPECT_TRUE(g.ok()) << g.status();
+    return g.value_or(Graph());
+  };
+  // Nothing but the sum tells what the past has.
+  const Graph apart = imported(DimLength(2, 5));
+  ASSERT_EQ(apart.input_extents.size(), 2u);
+  EXPECT_EQ(apart.values[apart.inputs[1]].type.shape, (Shape{2, 9}));
+  EXPECT_EQ(apart.input_extents[1].least, 4);
+  EXPECT_EQ(apart.values[apart.inputs[3]].name, "length of past + new + 1");
+  EXPECT_EQ(apart.hidden, 2) << "both outputs have a length of their own";
+  // Where all else is known, one length tells the other, and a run says whether both fit.
+  const Graph related = imported(4);
+  ASSERT_EQ(related.input_extents.size(), 2u);
+  EXPECT_EQ(related.values[related.inputs[1]].type.shape, (Shape{2, 8}));
+  EXPECT_EQ(related.input_extents[1].least, 6);
+  EXPECT_EQ(related.hidden, 3);
+}
+
 TEST(OnnxInputs, RangesThatDoNotFit) {
-  EXPECT_EQ(Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", DimLength(1, 3)}, {"past", 0}}}),
-            "test: input 'mask': past + new + 1 is a sum, of which no term may have a range");
-  EXPECT_EQ(Refused(Named(), {.dims = {{"batch", 2}, {"new", 3}, {"past", DimLength(0, 3)}}}),
-            "test: input 'mask': past + new + 1 is a sum, of which no term may have a range");
   EXPECT_EQ(
       Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", 3}, {"past", 0}}, .values = {{"mask", {"1"}}}}),
       "test: --value mask: its dimension batch has a range");

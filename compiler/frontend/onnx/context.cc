@@ -342,9 +342,12 @@ std::optional<Context::Stops> Context::StopsIn(ValueId extent) const {
   return found == stops_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::pair<ValueId, int64_t> Context::SumOf(ValueId extent) const {
+Context::Sum Context::SumOf(ValueId extent) const {
   const std::optional<Stops> stops = StopsIn(extent);
-  return stops && stops->stride == 1 ? std::pair(stops->of, stops->more + 1) : std::pair(extent, int64_t{0});
+  const bool adds = stops && stops->stride == 1;
+  const ValueId base = adds ? stops->of : extent;
+  const auto terms = terms_.find(base);
+  return {terms == terms_.end() ? std::vector{base} : terms->second, adds ? stops->more + 1 : 0};
 }
 
 int64_t Context::JoinedFrom(ValueId extent) const {

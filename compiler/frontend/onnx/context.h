@@ -116,8 +116,13 @@ class Context {
   };
   std::optional<Stops> StopsIn(ValueId extent) const;
   void SetStops(ValueId extent, Stops stops) { stops_[extent] = stops; }
-  // Extents that are another one and a number more: that one, and the number.
-  std::pair<ValueId, int64_t> SumOf(ValueId extent) const;
+  // Extents as sums: of others, each as often as it is added, and of a number.
+  struct Sum {
+    std::vector<ValueId> terms;  // ascending
+    int64_t number = 0;
+  };
+  Sum SumOf(ValueId extent) const;
+  void SetTerms(ValueId extent, std::vector<ValueId> terms) { terms_[extent] = std::move(terms); }
   // Of how many lines each of several parts was taken that were joined again, and are so many; 0: of another number
   // each, or no such parts.
   int64_t JoinedFrom(ValueId extent) const;
@@ -183,6 +188,7 @@ class Context {
   std::map<ValueId, int64_t> most_, least_;  // by extent
   std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
   std::map<ValueId, Stops> stops_;
+  std::map<ValueId, std::vector<ValueId>> terms_;
   std::map<ValueId, int64_t> joined_;
   std::map<std::string, ValueId> made_;
   std::set<std::pair<ValueId, ValueId>> agreements_;

@@ -115,7 +115,7 @@ absl::StatusOr<Dims> CountOfBounds(Context& c, ValueId v) {
   return Dims{{most}, {{0, count}}};
 }
 
-// Up to an extent that only the run knows, from 0 or from another one that is less by a number: nullopt if it is
+// Up to an extent that only the run knows, from a number or another extent that is a part of it: nullopt if it is
 // another range.
 absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& n) {
   if (c.Known(n.Input(1)) != nullptr || c.TypeOf(n.Input(1)).dtype != DType::kI64) return std::nullopt;
@@ -123,18 +123,15 @@ absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& 
   if (!told.ok()) told = CountOfBounds(c, n.Input(1));
   TEMPER_ASSIGN_OR_RETURN(const Dims end, std::move(told));
   TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
-  TEMPER_RETURN_IF_ERROR(CheckPlaces(end.most));
-  if (c.Known(n.Input(0)) == nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const Dims start, DimsOf(c, n.Input(0), "a bound"));
-    const std::optional<int64_t> count = KnownDifference(c, end, start);
-    if (!count || *count < 1 || step != 1) return absl::UnimplementedError("a range between such bounds");
-    TEMPER_ASSIGN_OR_RETURN(const ValueId first, c.Reshape(n.Input(0), {1}));
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("add", {}, {Counting(c, DType::kI64, {*count}), first}));
-    return v;
-  }
-  TEMPER_ASSIGN_OR_RETURN(const int64_t start, c.KnownInt(n.Input(0), "a bound"));
-  if (end.most.size() != 1 || start != 0 || step != 1) return absl::UnimplementedError("a range that starts elsewhere");
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithVaryings(c, Counting(c, DType::kI64, {end.most[0]}), end.varyings));
+  TEMPER_ASSIGN_OR_RETURN(const Dims start, DimsOf(c, n.Input(0), "a bound"));
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> count, DifferenceOf(c, end, start));
+  if (!count.has_value() || count->most[0] < 1 || step != 1)
+    return absl::UnimplementedError("a range between such bounds");
+  TEMPER_RETURN_IF_ERROR(CheckPlaces(count->most));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, WithVaryings(c, Counting(c, DType::kI64, count->most), count->varyings));
+  if (start.varyings.empty() && start.most[0] == 0) return v;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId first, c.Reshape(n.Input(0), {1}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, first}));
   return v;
 }
 

@@ -362,18 +362,36 @@ absl::Status Split(Context& c, const OnnxNode& n) {
   return absl::OkStatus();
 }
 
-// Ends that only the run knows, of slices of the first elements: by axes instead of positions in the lists.
-absl::Status NameAxes(const Attrs& attrs, int64_t rank, Varyings& ends) {
-  const Ints starts = attrs.Ints("starts"), axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
-  for (Varying& end : ends) {
-    const size_t at = static_cast<size_t>(end.axis);
-    if (starts.size() <= at || axes.size() != starts.size() || steps.size() != starts.size())
+// Takes what lies between a start and an end of which only the run knows one, along each such axis; there the rest of
+// the slice takes all. Ends of slices of the first elements stay: `ends` has axes then, instead of positions in the
+// lists.
+absl::StatusOr<ValueId> SliceBetween(Context& c, ValueId v, Attrs& attrs, const Varyings& begins, Varyings& ends) {
+  Ints starts = attrs.Ints("starts"), stops = attrs.Ints("ends");
+  const Ints axes = attrs.Ints("axes"), steps = attrs.Ints("steps");
+  Varyings first;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const auto at = [&](const Varyings& all) {
+      return std::ranges::find(all, static_cast<int64_t>(i), &Varying::axis);
+    };
+    const auto begin = at(begins), end = at(ends);
+    if (begin == begins.end() && end == ends.end()) continue;
+    if (stops.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
       return absl::InvalidArgumentError("starts, ends, axes and steps are not as many");
-    if (starts[at] != 0 || steps[at] != 1)
-      return absl::UnimplementedError("the end is one that only the run knows, and the slice is not of the first ones");
-    TEMPER_ASSIGN_OR_RETURN(end.axis, Axis(axes[at], rank));
+    if (steps[i] != 1) return absl::UnimplementedError("a slice by steps between bounds that only the run knows");
+    TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], c.Rank(v)));
+    if (begin == begins.end() && starts[i] == 0) {
+      first.push_back({axis, end->extent});
+      continue;
+    }
+    const Dims from{{starts[i]}, begin == begins.end() ? Varyings() : Varyings{{0, begin->extent}}};
+    const Dims to{{stops[i]}, end == ends.end() ? Varyings() : Varyings{{0, end->extent}}};
+    TEMPER_ASSIGN_OR_RETURN(v, SlicedBetween(c, v, axis, from, to));
+    starts[i] = 0, stops[i] = kMostExtent;
   }
-  return absl::OkStatus();
+  ends = std::move(first);
+  attrs.Set("starts", std::move(starts));
+  attrs.Set("ends", std::move(stops));
+  return v;
 }
 
 // Takes what begins at an end that only the run knows; along those axes the rest of the slice takes all.
@@ -402,13 +420,12 @@ absl::StatusOr<ValueId> SliceFromEnds(Context& c, ValueId v, Attrs& attrs) {
 absl::Status Slice(Context& c, const OnnxNode& n) {
   Attrs attrs;
   const char* names[] = {"starts", "ends", "axes", "steps"};
-  Varyings ends;
+  Varyings begins, ends;
   for (size_t i = 0; i < 4; ++i) {
     Ints values = n.Ints(names[i]);
     if (n.Input(i + 1) != kNoValue && i < 2) {
       TEMPER_ASSIGN_OR_RETURN(Dims dims, DimsOf(c, n.Input(i + 1), names[i]));
-      if (i == 0 && !dims.varyings.empty()) return absl::UnimplementedError("a start is one that only the run knows");
-      values = std::move(dims.most), ends = std::move(dims.varyings);
+      values = std::move(dims.most), (i == 0 ? begins : ends) = std::move(dims.varyings);
     } else if (n.Input(i + 1) != kNoValue) {
       TEMPER_ASSIGN_OR_RETURN(values, c.KnownInts(n.Input(i + 1), names[i]));
     }
@@ -419,8 +436,8 @@ absl::Status Slice(Context& c, const OnnxNode& n) {
     if (i == 3 && values.empty()) values.assign(attrs.Ints("starts").size(), 1);
     attrs.Set(names[i], std::move(values));
   }
-  TEMPER_RETURN_IF_ERROR(NameAxes(attrs, c.Rank(n.Input(0)), ends));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceFromEnds(c, n.Input(0), attrs));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, SliceBetween(c, n.Input(0), attrs, begins, ends));
+  TEMPER_ASSIGN_OR_RETURN(v, SliceFromEnds(c, v, attrs));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("slice", std::move(attrs), {v}));
   for (const Varying& end : ends) {
     TEMPER_ASSIGN_OR_RETURN(v, FirstOf(c, v, end));

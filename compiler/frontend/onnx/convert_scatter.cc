@@ -126,9 +126,91 @@ absl::Status MakeAsMany(Context& c, ValueId& at, ValueId& updates) {
   return absl::OkStatus();
 }
 
+constexpr int64_t kNoAxis = -1;
+
+// Where an axis of `shape` was before a reshape that adds axes of one element or takes some away; kNoAxis: it is one of
+// those. nullopt: another reshape.
+std::optional<int64_t> AxisBefore(const Shape& from, const Shape& shape, int64_t axis) {
+  const auto longer = [](const Shape& all) {
+    Ints axes;
+    for (size_t d = 0; d < all.size(); ++d) {
+      if (all[d] != 1) axes.push_back(static_cast<int64_t>(d));
+    }
+    return axes;
+  };
+  const Ints old = longer(from), now = longer(shape);
+  const auto extent = [](const Shape& all) { return [&all](int64_t d) { return all[static_cast<size_t>(d)]; }; };
+  if (!std::ranges::equal(old, now, {}, extent(from), extent(shape))) return std::nullopt;
+  const auto at = std::ranges::find(now, axis);
+  return at == now.end() ? kNoAxis : old[static_cast<size_t>(at - now.begin())];
+}
+
+// The same of the node that gives `shape` and moves no element along the axis to another place.
+std::optional<int64_t> AxisBefore(const Node& node, const Shape& from, const Shape& shape, int64_t axis) {
+  if (node.op == "identity" || axis == kNoAxis) return axis;
+  if (node.op == "reshape") return AxisBefore(from, shape, axis);
+  if (node.op == "expand") {
+    const int64_t before = axis + std::ssize(from) - std::ssize(shape);
+    const int64_t extent = before < 0 ? 1 : from[static_cast<size_t>(before)];
+    if (extent != shape[static_cast<size_t>(axis)]) return std::nullopt;
+    return before < 0 ? kNoAxis : before;
+  }
+  if (node.op != "slice") return std::nullopt;
+  const Ints axes = node.attrs.Ints("axes"), starts = node.attrs.Ints("starts"), steps = node.attrs.Ints("steps");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] < 0 || (axes[i] == axis && (starts[i] != 0 || (!steps.empty() && steps[i] != 1)))) return std::nullopt;
+  }
+  return axis;
+}
+
+// Whether each element is its own index along an axis, however many there are in a run: numbers that were counted, and
+// spread.
+bool IsIndexAlong(Context& c, ValueId v, int64_t axis) {
+  constexpr int kMostSteps = 32;
+  constexpr int64_t kMostCounted = int64_t{1} << 22;
+  for (int step = 0; step < kMostSteps; ++step) {
+    const Shape shape = c.ShapeOf(v);
+    if (const std::optional<NDArray>& known = c.graph().values[static_cast<size_t>(v)].constant) {
+      const bool all_zero = axis == kNoAxis;
+      const int64_t inner = all_zero ? 1 : NumElements(std::span(shape).subspan(static_cast<size_t>(axis) + 1));
+      const int64_t extent = all_zero ? 1 : shape[static_cast<size_t>(axis)];
+      bool same = known->size() <= kMostCounted;
+      for (int64_t i = 0; same && i < known->size(); ++i) {
+        same = known->At(i) == static_cast<double>(i / inner % extent);
+      }
+      return same;
+    }
+    const std::optional<Node> made = c.MakerOf(v);
+    const bool moves = made.has_value() && !made->inputs.empty();
+    const std::optional<int64_t> before =
+        moves ? AxisBefore(*made, c.ShapeOf(made->inputs[0]), shape, axis) : std::nullopt;
+    if (!before.has_value()) return false;
+    v = made->inputs[0], axis = *before;
+  }
+  return false;
+}
+
+// Whether indices name each element of `data` where it lies, as exporters write an assignment to all of it.
+bool NameAllInPlace(Context& c, ValueId data, ValueId indices) {
+  Shape beside = c.ShapeOf(indices);
+  const int64_t names = beside.empty() ? 0 : beside.back(), rank = c.Rank(data);
+  if (names != rank || c.Rank(indices) != rank + 1 || c.VaryingsOf(indices) != c.VaryingsOf(data)) return false;
+  beside.pop_back();
+  const std::optional<Node> made = c.MakerOf(indices);
+  const bool joins = made.has_value() && made->op == "concat" && std::ssize(made->inputs) == rank;
+  if (beside != c.ShapeOf(data) || !joins || made->attrs.Int("axis", 0) != rank) return false;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (!IsIndexAlong(c, made->inputs[static_cast<size_t>(axis)], axis)) return false;
+  }
+  return true;
+}
+
 absl::Status ScatterNd(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   TEMPER_ASSIGN_OR_RETURN(const std::string reduction, ReductionOf(c, n));
+  if (reduction.empty() && c.Varies(n.Input(0)) && c.ShapeOf(n.Input(2)) == shape &&
+      c.VaryingsOf(n.Input(2)) == c.VaryingsOf(n.Input(0)) && NameAllInPlace(c, n.Input(0), n.Input(1)))
+    return c.Set(n, n.Input(2));
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "ScatterND"));
   TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(1), {-1}, "ScatterND"));
   ValueId data = n.Input(0), updates = n.Input(2);

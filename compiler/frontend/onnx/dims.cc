@@ -76,8 +76,8 @@ class Reader {
     return result;
   }
 
-  // To zeros, as exporters write where the first part of several ends; or one extent and a number, as of what was there
-  // before and what comes.
+  // To zeros, as exporters write where the first part of several ends; or one extent and a number or another extent, as
+  // of what was there before and what comes.
   absl::StatusOr<Dims> Added(const Node& node) {
     for (const size_t i : {0, 1}) {
       const NDArray* known = c_.Known(node.inputs[i]);
@@ -88,7 +88,20 @@ class Reader {
       if (zeros) return Read(other);
       if (const std::optional<int64_t> by = Number(node.inputs[i])) return Longer(other, *by);
     }
-    return Unknown();
+    const bool both = c_.Known(node.inputs[0]) == nullptr && c_.Known(node.inputs[1]) == nullptr;
+    return both ? Summed(node) : absl::StatusOr<Dims>(Unknown());
+  }
+
+  absl::StatusOr<Dims> Summed(const Node& node) {
+    TEMPER_ASSIGN_OR_RETURN(Dims one, Read(node.inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(node.inputs[1]));
+    for (const Dims* dims : {&std::as_const(one), &other}) {
+      if (dims->most.size() != 1 || dims->varyings.size() != 1 || dims->most[0] > kMostExtent) return Unknown();
+    }
+    one.most[0] += other.most[0];
+    ValueId& extent = one.varyings[0].extent;
+    TEMPER_ASSIGN_OR_RETURN(extent, SumOfExtents(c_, extent, other.varyings[0].extent));
+    return one;
   }
 
   absl::StatusOr<Dims> Longer(ValueId extent, int64_t by) {
@@ -133,7 +146,7 @@ class Reader {
     return dims;
   }
 
-  // Of two that are the same, or that differ by a number that is known, or one extent without such a number.
+  // Of two that are the same, or one extent without a part of it: another one, or a number that is known.
   absl::StatusOr<Dims> Difference(const Node& node) {
     if (const std::optional<int64_t> by = Number(node.inputs[1]);
         by.has_value() && c_.Known(node.inputs[0]) == nullptr) {
@@ -142,7 +155,8 @@ class Reader {
     }
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
     TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
-    if (const auto known = KnownDifference(c_, all, less)) return Dims{{*known}, {}};
+    TEMPER_ASSIGN_OR_RETURN(std::optional<Dims> left, DifferenceOf(c_, all, less));
+    if (left.has_value()) return *std::move(left);
     if (all.most != less.most || all.varyings != less.varyings) return Unknown();
     return Dims{Ints(all.most.size(), 0), {}};
   }
@@ -179,14 +193,6 @@ class Reader {
 };
 
 }  // namespace
-
-std::optional<int64_t> KnownDifference(const Context& c, const Dims& all, const Dims& less) {
-  if (all.most.size() != 1 || less.most.size() != 1 || all.varyings.size() != 1 || less.varyings.size() != 1)
-    return std::nullopt;
-  const auto [of, more] = c.SumOf(all.varyings[0].extent);
-  const auto [from, begin] = c.SumOf(less.varyings[0].extent);
-  return of == from ? std::optional(more - begin) : std::nullopt;
-}
 
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what) { return Reader(c, what).Read(v); }
 

@@ -86,6 +86,33 @@ absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& alon
   return v;
 }
 
+absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const Dims& start, const Dims& end) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a slice between bounds"));
+  const int64_t room = c.ShapeOf(v)[static_cast<size_t>(axis)];
+  const Varying* own = c.VaryingAlong(v, axis);
+  const Dims all{{room}, own == nullptr ? Varyings() : Varyings{{0, own->extent}}};
+  // What it is cut down to would have another length.
+  const absl::Status unknown = absl::UnimplementedError("a slice between bounds that only the run knows");
+  const bool open = end.varyings.empty();
+  if (open ? end.most[0] < room : own == nullptr && end.most[0] > room) return unknown;
+  if (!open && own != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> behind, DifferenceOf(c, all, end));
+    if (!behind.has_value() || behind->most[0] < 0) return unknown;
+  }
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> count, DifferenceOf(c, open ? all : end, start));
+  if (!count.has_value() || count->most[0] < 1 || start.most[0] < 0) return unknown;
+  TEMPER_RETURN_IF_ERROR(CheckPlaces(count->most));
+  Formula f(c, DType::kI64);
+  const ValueId at =
+      f.Add(Counting(c, DType::kI64, count->most),
+            start.varyings.empty() ? f.Number(static_cast<double>(start.most[0])) : start.varyings[0].extent);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, axis));
+  if (!count->varyings.empty()) c.AddVaryings(v, {{axis, count->varyings[0].extent}});
+  return v;
+}
+
 absl::StatusOr<Varyings> MakeWhole(Context& c, ValueId& v) {
   Varyings own = c.VaryingsOf(v);
   if (own.empty()) return own;

@@ -659,6 +659,10 @@ bool IsOfRanges(Context& c, ValueId extent) {
   return true;
 }
 
+std::string StopsTold(ValueId extent, int64_t more, int64_t stride) {
+  return absl::StrCat("stops in extent ", extent, " + ", more, " by ", stride);
+}
+
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride) {
   // Stops in stops are stops of a longer stride: whatever steps lead to one number, it is one value.
   ValueId base = extent;
@@ -669,7 +673,7 @@ absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_
     stride *= inner->stride;
   }
   if (more == -1 && stride == 1) return base;
-  const std::string what = absl::StrCat("stops in extent ", base, " + ", more, " by ", stride);
+  const std::string what = StopsTold(base, more, stride);
   if (const ValueId known = c.Made(what); known != kNoValue) return known;
   const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("add", {}, {base, number(more + stride)}));

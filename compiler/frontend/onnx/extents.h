@@ -49,6 +49,11 @@ absl::StatusOr<std::optional<Varying>> MovedTo(Context& c, const Varying& v, std
 absl::StatusOr<ValueId> ScaledExtent(Context& c, ValueId extent, int64_t factor, int64_t divisor);
 // one * other, the same.
 absl::StatusOr<ValueId> ProductOfExtents(Context& c, ValueId one, ValueId other);
+// one + other, the same.
+absl::StatusOr<ValueId> SumOfExtents(Context& c, ValueId one, ValueId other);
+// Makes `extent`, a range of its own, the value of the sum of `terms` and `number`: lengths at which it is another
+// number are none that the model takes.
+absl::Status MakeSumOf(Context& c, ValueId extent, const std::vector<ValueId>& terms, int64_t number);
 // What each of the lines has.
 absl::StatusOr<ValueId> LineOf(Context& c, const Varying& v);
 // Whether nothing but ranges of inputs decide it.
@@ -56,6 +61,7 @@ bool IsOfRanges(Context& c, ValueId extent);
 // (extent + more) / stride + 1, rounded down, and no less than 0: how often a window of that stride stops. The same
 // value for the same numbers.
 absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_t stride);
+std::string StopsTold(ValueId extent, int64_t more, int64_t stride);  // under which Context::Made has it
 // The same elements, one behind another at the front, as if the extents were the largest.
 absl::StatusOr<ValueId> Dense(Context& c, ValueId v);
 
@@ -74,8 +80,9 @@ struct Dims {
 };
 // From a value of integers; `what` goes into the error.
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);
-// Of two single extents that vary alike, how much the one is more than the other; nullopt: that is not known.
-std::optional<int64_t> KnownDifference(const Context& c, const Dims& all, const Dims& less);
+// Of two single numbers how much the one is more than the other, as a number or an extent; nullopt: that is not known,
+// or may be less than nothing where it varies.
+absl::StatusOr<std::optional<Dims>> DifferenceOf(Context& c, const Dims& all, const Dims& less);
 // `v`, which was made with the largest extents, as one that varies so, too.
 absl::StatusOr<ValueId> WithVaryings(Context& c, ValueId v, const Varyings& told);
 

@@ -102,6 +102,7 @@ class Importer {
       const bool empty = NumElements(shape) == 0;
       context_.Bind(input.name(), empty ? context_.Constant(NDArray(*dtype, std::move(shape))) : v);
     }
+    TEMPER_RETURN_IF_ERROR(RelateSums());
     for (InputExtent& e : graph_.input_extents) e.told_by += static_cast<int>(graph_.inputs.size());
     graph_.hidden_inputs = static_cast<int>(extents_.size());
     for (const auto& [dimension, extent] : extents_) graph_.inputs.push_back(extent);
@@ -121,7 +122,8 @@ class Importer {
                                                    ranges[0].dimension, " a length"));
     }
     Varyings varyings;
-    for (const auto& [axis, dimension, least] : ranges) {
+    for (const auto& [axis, dimension, least, terms, number] : ranges) {
+      if (!terms.empty()) sums_.try_emplace(dimension, terms, number);
       auto known = std::ranges::find(extents_, dimension, &std::pair<std::string, ValueId>::first);
       if (known == extents_.end()) {
         const std::string name = absl::StrCat("length of ", dimension);
@@ -134,6 +136,23 @@ class Importer {
       context_.SetLeast(known->second, least);
     }
     context_.SetVaryings(v, std::move(varyings));
+    return absl::OkStatus();
+  }
+
+  // A dimension that is a sum of others has a range of its own. Where inputs have all of the others, too, it is their
+  // sum.
+  absl::Status RelateSums() {
+    const auto find = [&](const std::string& dimension) {
+      return std::ranges::find(extents_, dimension, &std::pair<std::string, ValueId>::first);
+    };
+    for (const auto& [dimension, sum] : sums_) {
+      std::vector<ValueId> terms;
+      for (const std::string& name : sum.first) {
+        if (const auto term = find(name); term != extents_.end()) terms.push_back(term->second);
+      }
+      if (terms.size() != sum.first.size()) continue;
+      TEMPER_RETURN_IF_ERROR(MakeSumOf(context_, find(dimension)->second, terms, sum.second));
+    }
     return absl::OkStatus();
   }
 
@@ -213,7 +232,8 @@ class Importer {
   const ImportOptions& options_;
   Graph graph_;
   Context context_;
-  std::vector<std::pair<std::string, ValueId>> extents_;  // by dimension, of those with ranges
+  std::vector<std::pair<std::string, ValueId>> extents_;                      // by dimension, of those with ranges
+  std::map<std::string, std::pair<std::vector<std::string>, int64_t>> sums_;  // what those of them add up that are sums
 };
 
 // Weights are copied once, from the file to where they stay.

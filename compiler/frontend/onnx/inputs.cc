@@ -101,27 +101,39 @@ absl::StatusOr<std::vector<std::optional<int64_t>>> InputOptions::Extents(const 
   return extents;
 }
 
+std::optional<InputOptions::Range> InputOptions::RangeOf(const std::string& dimension) const {
+  Range range{0, dimension, 0};
+  if (const auto whole = options_.dims.find(dimension); whole != options_.dims.end()) {
+    range.least = whole->second.least;
+    return range.least < whole->second.most ? std::optional(std::move(range)) : std::nullopt;
+  }
+  std::vector<std::string> names = absl::StrSplit(dimension, '+');
+  for (std::string& name : names) {
+    absl::StripAsciiWhitespace(&name);
+    const auto given = options_.dims.find(name);
+    int64_t term = 0;
+    if (given == options_.dims.end() && !absl::SimpleAtoi(name, &term)) return std::nullopt;  // and it stays open
+    if (given != options_.dims.end()) term = given->second.least;
+    range.least += term;
+    if (given != options_.dims.end() && given->second.least < given->second.most) {
+      range.terms.push_back(name);
+    } else {
+      range.number += term;
+    }
+  }
+  range.dimension = absl::StrJoin(names, " + ");  // the same for the same sum
+  return range.terms.empty() ? std::nullopt : std::optional(std::move(range));
+}
+
 absl::StatusOr<std::vector<InputOptions::Range>> InputOptions::RangesOf(const onnx::ValueInfoProto& input) const {
   std::vector<Range> found;
   if (options_.shapes.contains(input.name())) return found;
   const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
   for (int i = 0; i < shape.dim_size(); ++i) {
     if (shape.dim(i).has_dim_value()) continue;
-    const std::string& dimension = shape.dim(i).dim_param();
-    for (const auto& [name, length] : options_.dims) {
-      if (length.least == length.most) continue;
-      if (dimension != name) {
-        if (options_.dims.contains(dimension)) continue;
-        const std::vector<std::string> terms = absl::StrSplit(dimension, '+');
-        if (terms.size() < 2 || std::ranges::none_of(terms, [&](const std::string& term) {
-              return absl::StripAsciiWhitespace(term) == name;
-            })) {
-          continue;
-        }
-        return absl::UnimplementedError(
-            absl::StrCat("input '", input.name(), "': ", dimension, " is a sum, of which no term may have a range"));
-      }
-      found.push_back({i, dimension, length.least});
+    if (std::optional<Range> range = RangeOf(shape.dim(i).dim_param())) {
+      range->axis = i;
+      found.push_back(*std::move(range));
     }
   }
   return found;

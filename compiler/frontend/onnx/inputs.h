@@ -24,6 +24,9 @@ class InputOptions {
     int64_t axis;
     std::string dimension;
     int64_t least;
+    // Where the dimension is a sum: those of its names that have ranges, and what all else adds up to.
+    std::vector<std::string> terms = {};
+    int64_t number = 0;
   };
   absl::StatusOr<std::vector<Range>> RangesOf(const onnx::ValueInfoProto& input) const;
   // The value that the options give it; nullopt: none.
@@ -32,6 +35,8 @@ class InputOptions {
   absl::Status Finish() const;
 
  private:
+  // The range that the options give a dimension, whose axis is the caller's; nullopt: none.
+  std::optional<Range> RangeOf(const std::string& dimension) const;
   // What the options make of a dimension's name; adds names that they leave open.
   std::optional<int64_t> ByName(const std::string& dimension, std::set<std::string>& open);
   // Of each dimension, nullopt where it is open. The model has a shape.

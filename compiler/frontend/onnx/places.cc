@@ -200,12 +200,79 @@ absl::StatusOr<ValueId> BehindKnown(Context& c, std::vector<ValueId> parts, int6
   return all;
 }
 
+// Elements of `part` along the axis where the part begins at `begin` of `room` places; before it there is anything.
+absl::StatusOr<ValueId> BegunAt(Context& c, ValueId part, int64_t axis, ValueId begin, int64_t room) {
+  const std::string what = absl::StrCat("places from extent ", begin, " in ", room);
+  ValueId at = c.Made(what);
+  if (at == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(at, c.Call("sub", {}, {Counting(c, DType::kI64, {room}), begin}));
+    c.KeepMade(what, at);
+  }
+  return c.Gather(part, at, axis);
+}
+
+// Whether each part is one line and has as many elements as ranges alone say.
+bool AreOfRanges(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
+  return std::ranges::all_of(parts, [&](ValueId part) {
+    const Varying* own = c.VaryingAlong(part, axis);
+    return !IsPacked(c.TypeOf(part).dtype) && (own == nullptr || (own->lines == 1 && IsOfRanges(c, own->extent)));
+  });
+}
+
+// Parts of ranges: each begins where those before it end, and an element is of the first part that ends behind it.
+absl::StatusOr<ValueId> BehindRanges(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
+  std::vector<ValueId> ends;
+  ValueId varying = kNoValue;  // the sum of the extents up to here
+  int64_t known = 0, room = 0;
+  for (const ValueId part : parts) {
+    const int64_t most = c.ShapeOf(part)[static_cast<size_t>(axis)];
+    room += most;
+    if (const Varying* own = c.VaryingAlong(part, axis); own == nullptr) {
+      known += most;
+    } else if (varying == kNoValue) {
+      varying = own->extent;
+    } else {
+      TEMPER_ASSIGN_OR_RETURN(varying, SumOfExtents(c, varying, Varying(*own).extent));
+    }
+    if (varying == kNoValue) {
+      ends.push_back(c.Scalar(DType::kI64, static_cast<double>(known)));
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(ends.emplace_back(), StopsOf(c, varying, known - 1, 1));
+  }
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({room}));
+  ValueId all = kNoValue;
+  for (size_t i = parts.size(); i-- > 0;) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId part, WholeAlong(c, parts[i], axis));
+    if (i == 0) {
+      const size_t rank = c.ShapeOf(part).size();
+      Shape pads(2 * rank, 0);
+      pads[rank + static_cast<size_t>(axis)] = room - c.ShapeOf(part)[static_cast<size_t>(axis)];
+      TEMPER_ASSIGN_OR_RETURN(part, c.Pad(part, std::move(pads)));
+    } else {
+      TEMPER_ASSIGN_OR_RETURN(part, BegunAt(c, part, axis, ends[i - 1], room));
+    }
+    if (all == kNoValue) {
+      all = part;
+      continue;
+    }
+    TEMPER_ASSIGN_OR_RETURN(ValueId before, WithinExtent(c, {0, ends[i]}, room));
+    TEMPER_ASSIGN_OR_RETURN(before, LyingAlong(c, before, axis, all));
+    TEMPER_ASSIGN_OR_RETURN(all, c.Call("where", {}, {before, part, all}));
+  }
+  c.AddVaryings(all, {{axis, ends.back()}});
+  return all;
+}
+
 }  // namespace
 
-absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis) {
+absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& all_parts, int64_t axis) {
+  std::vector<ValueId> parts = all_parts;
+  std::erase_if(parts, [&](ValueId part) { return c.ShapeOf(part)[static_cast<size_t>(axis)] == 0; });
   const bool last_alone = std::ranges::all_of(parts.begin(), parts.end() - 1,
                                               [&](ValueId part) { return c.VaryingAlong(part, axis) == nullptr; });
   if (last_alone && c.VaryingAlong(parts.back(), axis)->lines == 1) return BehindKnown(c, parts, axis);
+  if (AreOfRanges(c, parts, axis)) return BehindRanges(c, parts, axis);
   std::vector<ValueId> whole, within;
   std::string what = "places of parts";
   int64_t known = 0;            // in the parts whose extent is

@@ -1,0 +1,420 @@
+// Models with an extent that is a sum of ranges, as decoders have of what is in their cache and of what comes: for each
+// choice of lengths they give what they give where all are known.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "base/strides.h"
+#include "compiler/frontend/onnx/extents.h"
+#include "tests/frontend/range_chain.h"
+
+namespace temper {
+namespace {
+
+using testing::Axis;
+using ::testing::HasSubstr;
+using testing::ModelBuilder;
+using testing::Permuted;
+using testing::Weights;
+using Lengths = std::map<std::string, int64_t>;
+
+constexpr int64_t kHeads = 2, kSize = 4, kWidth = kHeads * kSize;
+
+// An input whose dimensions are numbers or have names.
+void Input(ModelBuilder& m, const std::string& name, const std::vector<std::string>& dims,
+           int type = onnx::TensorProto::FLOAT) {
+  std::vector<int64_t> shape;
+  for (const std::string& dim : dims) shape.push_back(std::isdigit(dim[0]) != 0 ? std::stoll(dim) : -1);
+  m.Input(name, shape, type);
+  auto* inputs = m.model.mutable_graph()->mutable_input();
+  auto* tensor = inputs->Mutable(inputs->size() - 1)->mutable_type()->mutable_tensor_type()->mutable_shape();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (shape[i] < 0) tensor->mutable_dim(static_cast<int>(i))->set_dim_param(dims[i]);
+  }
+}
+
+void Number(ModelBuilder& m, const std::string& name, int64_t value) {
+  m.Ints(name + " in a vector", {value});
+  m.Ints(name + " has no axes", {0});
+  m.Node("Squeeze", {name + " in a vector", name + " has no axes"}, {name});
+}
+// The extent of a value along an axis, without axes, and as a vector under the name and "s".
+void Length(ModelBuilder& m, const std::string& name, const std::string& of, int64_t axis) {
+  Number(m, name + " at", axis);
+  m.Node("Shape", {of}, {name + " of"});
+  m.Node("Gather", {name + " of", name + " at"}, {name});
+}
+void AsVector(ModelBuilder& m, const std::string& name) {
+  m.Ints(name + " gets", {0});
+  m.Node("Unsqueeze", {name, name + " gets"}, {name + "s"});
+}
+
+// The lengths' cartesian product.
+std::vector<Lengths> AllOf(const std::map<std::string, DimLength>& ranges) {
+  std::vector<Lengths> all = {{}};
+  for (const auto& [name, range] : ranges) {
+    std::vector<Lengths> longer;
+    for (const Lengths& before : all) {
+      for (int64_t length = range.most; length >= range.least; --length) {
+        longer.push_back(before);
+        longer.back()[name] = length;
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+NDArray Drawn(const TensorType& type, Rng& rng) {
+  NDArray x(type.dtype, type.shape);
+  for (int64_t i = 0; i < x.size(); ++i) x.Set(i, IsFloat(type.dtype) ? rng.Uniform() - 0.5 : rng.Uniform() < 0.8);
+  return x;
+}
+
+// The elements of `x` at the front along each axis of a larger array, with others behind them, or no numbers.
+NDArray Spread(const NDArray& x, const Shape& most) {
+  NDArray all(x.dtype(), most);
+  for (int64_t i = 0, from = 0; i < all.size(); ++i) {
+    bool there = true;
+    int64_t rest = i;
+    for (size_t d = most.size(); d-- > 0; rest /= most[d]) there = there && rest % most[d] < x.shape()[d];
+    all.Set(i, there ? x.At(from++) : IsFloat(x.dtype()) ? std::numeric_limits<double>::quiet_NaN() : 7);
+  }
+  return all;
+}
+
+int64_t Summed(const std::string& dimension, const Lengths& lengths) {
+  int64_t sum = 0;
+  for (size_t at = 0; at < dimension.size();) {
+    const size_t end = std::min(dimension.find(" + ", at), dimension.size());
+    const std::string term = dimension.substr(at, end - at);
+    sum += lengths.contains(term) ? lengths.at(term) : std::stoll(term);
+    at = end + 3;
+  }
+  return sum;
+}
+
+// What the graph of ranges takes where the inputs have these lengths.
+std::vector<NDArray> InputsOf(const Graph& range, const std::vector<NDArray>& inputs, const Lengths& lengths) {
+  std::vector<NDArray> all;
+  const std::string told = "length of ";
+  for (size_t i = 0; i < range.inputs.size(); ++i) {
+    const Value& v = range.values[static_cast<size_t>(range.inputs[i])];
+    if (i < inputs.size()) {
+      all.push_back(Spread(inputs[i], v.type.shape));
+      continue;
+    }
+    all.emplace_back(DType::kI64, Shape{});
+    all.back().Set(0, static_cast<double>(Summed(v.name.substr(told.size()), lengths)));
+  }
+  return all;
+}
+
+bool SaysThatLengthsDiffer(const Graph& g, const std::vector<NDArray>& outputs) {
+  return std::ranges::any_of(std::span(outputs).last(static_cast<size_t>(g.hidden)), [](const NDArray& told) {
+    return told.as<int64_t>()[0] == onnx_frontend::kLengthsDiffer;
+  });
+}
+
+void ExpectSame(const Graph& range, const std::vector<NDArray>& got, const std::vector<NDArray>& want) {
+  ASSERT_FALSE(SaysThatLengthsDiffer(range, got));
+  for (size_t output = 0; output < want.size(); ++output) {
+    Shape shape = got[output].shape();
+    for (const Extent& e : range.extents) {
+      if (e.output == static_cast<int>(output))
+        shape[static_cast<size_t>(e.axis)] = got[static_cast<size_t>(e.told_by)].as<int64_t>()[0];
+    }
+    ASSERT_EQ(shape, want[output].shape()) << "output " << output;
+    for (int64_t i = 0; i < NumElements(shape); ++i)
+      ASSERT_NEAR(got[output].At(i), want[output].At(i), 1e-5) << "output " << output << " at " << i;
+  }
+}
+
+void ExpectAsOfKnownLengths(const ModelBuilder& m, const std::map<std::string, DimLength>& ranges) {
+  const absl::StatusOr<Graph> range = m.Import({.dims = ranges});
+  ASSERT_TRUE(range.ok()) << range.status();
+  Rng rng(5);
+  for (const Lengths& lengths : AllOf(ranges)) {
+    std::string said;
+    for (const auto& [name, length] : lengths) said += name + " " + std::to_string(length) + " ";
+    SCOPED_TRACE(said);
+    const absl::StatusOr<Graph> known =
+        m.Import({.dims = std::map<std::string, DimLength>(lengths.begin(), lengths.end())});
+    ASSERT_TRUE(known.ok()) << known.status();
+    std::vector<NDArray> inputs;
+    for (const ValueId v : known->inputs) inputs.push_back(Drawn(known->values[static_cast<size_t>(v)].type, rng));
+    const auto want = RunReference(*known, inputs);
+    const auto got = RunReference(*range, InputsOf(*range, inputs, lengths));
+    ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+    ExpectSame(*range, *got, *want);
+  }
+}
+
+// "heads of `to`" of rows of `x`, [batch, heads, seq, size].
+void Heads(ModelBuilder& m, const std::string& to) {
+  Weights(m, ("weights of " + to).c_str(), {kWidth, kWidth});
+  m.Node("MatMul", {"x", "weights of " + to}, {"rows of " + to});
+  m.Ints("heads", {kHeads});
+  m.Ints("size", {kSize});
+  Axis(m.Node("Concat", {"batchs", "seqs", "heads", "size"}, {"shape of " + to}), 0);
+  m.Node("Reshape", {"rows of " + to, "shape of " + to}, {"split " + to});
+  Permuted(m, ("split " + to).c_str(), ("heads of " + to).c_str(), {0, 2, 1, 3});
+}
+
+// Keys and values behind those of the cache.
+void Cached(ModelBuilder& m, const std::string& name) {
+  Input(m, "past " + name, {"batch", std::to_string(kHeads), "past", std::to_string(kSize)});
+  Heads(m, name);
+  Axis(m.Node("Concat", {"past " + name, "heads of " + name}, {"all " + name}), -2);
+}
+
+// What each query sees is decided by `mask`, which makes of "scores" what is "masked".
+ModelBuilder Decoder(const std::function<void(ModelBuilder&)>& mask) {
+  ModelBuilder m(17);
+  Input(m, "x", {"batch", "seq", std::to_string(kWidth)});
+  for (const auto& [name, axis] : {std::pair("batch", 0), {"seq", 1}}) {
+    Length(m, name, "x", axis);
+    AsVector(m, name);
+  }
+  Cached(m, "keys");
+  Cached(m, "values");
+  Length(m, "past", "past keys", 2);
+  Heads(m, "queries");
+  Permuted(m, "all keys", "columns", {0, 1, 3, 2});
+  m.Node("MatMul", {"heads of queries", "columns"}, {"scores"});
+  mask(m);
+  Axis(m.Node("Softmax", {"masked"}, {"shares"}), -1);
+  m.Node("MatMul", {"shares", "all values"}, {"seen"});
+  Permuted(m, "seen", "steps", {0, 2, 1, 3});
+  m.Ints("width", {kWidth});
+  Axis(m.Node("Concat", {"batchs", "seqs", "width"}, {"shape of y"}), 0);
+  m.Node("Reshape", {"steps", "shape of y"}, {"y"});
+  for (const char* output : {"y", "all keys", "all values"}) m.Output(output);
+  return m;
+}
+
+void Lowest(ModelBuilder& m) { m.Floats("lowest", {1}, {std::numeric_limits<float>::lowest()}); }
+
+// The rows of a triangle that are of the queries, as models of GPT-2's kind take them, and a mask of what is there.
+void MaskByTriangle(ModelBuilder& m) {
+  constexpr int64_t kRoom = 9;
+  Lowest(m);
+  std::vector<float> triangle(kRoom * kRoom);
+  for (size_t i = 0; i < triangle.size(); ++i) triangle[i] = i % kRoom <= i / kRoom ? 1 : 0;
+  m.Floats("numbers", {1, 1, kRoom, kRoom}, triangle);
+  ModelBuilder::SetInt(m.Node("Cast", {"numbers"}, {"triangle"}), "to", onnx::TensorProto::BOOL);
+  Length(m, "total", "all keys", 2);
+  AsVector(m, "total");
+  m.Node("Sub", {"total", "seq"}, {"begin"});
+  AsVector(m, "begin");
+  m.Ints("second", {2});
+  m.Ints("last", {3});
+  m.Ints("none", {0});
+  m.Node("Slice", {"triangle", "begins", "totals", "second"}, {"rows"});
+  m.Node("Slice", {"rows", "none", "totals", "last"}, {"sees"});
+  m.Node("Where", {"sees", "scores", "lowest"}, {"causal"});
+  Input(m, "mask", {"batch", "past + seq"}, onnx::TensorProto::INT64);
+  m.Ints("mask axes", {1, 2});
+  m.Node("Unsqueeze", {"mask", "mask axes"}, {"wide mask"});
+  ModelBuilder::SetInt(m.Node("Cast", {"wide mask"}, {"there"}), "to", onnx::TensorProto::FLOAT);
+  m.Floats("one", {1}, {1});
+  m.Node("Sub", {"one", "there"}, {"missing"});
+  m.Node("Mul", {"missing", "lowest"}, {"added"});
+  m.Node("Add", {"causal", "added"}, {"masked"});
+}
+
+void Counted(ModelBuilder& m, const std::string& from, const std::string& to, const std::string& name) {
+  m.Node("Range", {from, to, "step"}, {name});
+}
+
+// Positions of queries and keys compared, and no mask that is an input: nothing but the sum tells how many keys are.
+void MaskByPositions(ModelBuilder& m) {
+  Lowest(m);
+  Number(m, "zero", 0);
+  Number(m, "step", 1);
+  m.Node("Add", {"past", "seq"}, {"total"});
+  Counted(m, "past", "total", "places of queries");
+  Counted(m, "zero", "total", "places of keys");
+  m.Ints("rows alone", {-1, 1});
+  m.Node("Reshape", {"places of queries", "rows alone"}, {"rows"});
+  m.Node("LessOrEqual", {"places of keys", "rows"}, {"sees"});
+  m.Node("Where", {"sees", "scores", "lowest"}, {"masked"});
+}
+
+// A square of the new ones beside what all of them see.
+void MaskByParts(ModelBuilder& m) {
+  Lowest(m);
+  AsVector(m, "past");
+  Axis(m.Node("Concat", {"seqs", "seqs"}, {"square"}), 0);
+  Axis(m.Node("Concat", {"seqs", "pasts"}, {"left"}), 0);
+  m.Node("ConstantOfShape", {"left"}, {"nothing"});
+  m.Node("ConstantOfShape", {"square"}, {"zeros"});
+  m.Node("Add", {"zeros", "lowest"}, {"all of it"});
+  Number(m, "step", 1);
+  ModelBuilder::SetInt(m.Node("Trilu", {"all of it", "step"}, {"future"}), "upper", 1);
+  Axis(m.Node("Concat", {"nothing", "future"}, {"added"}), -1);
+  m.Node("Add", {"scores", "added"}, {"masked"});
+}
+
+// As MaskByParts, with all of the mask written anew by its places.
+void MaskWrittenInPlace(ModelBuilder& m) {
+  MaskByParts(m);
+  m.model.mutable_graph()->mutable_node()->RemoveLast();
+  Number(m, "zero", 0);
+  m.Ints("column alone", {-1, 1});
+  m.Ints("line alone", {-1});
+  m.Ints("names", {-1});
+  for (const auto& [name, axis, shape] : {std::tuple("row", 0, "column alone"), {"column", 1, "line alone"}}) {
+    const std::string of = name;
+    Length(m, of + " count", "added", axis);
+    Counted(m, "zero", of + " count", of + " numbers");
+    m.Node("Reshape", {of + " numbers", shape}, {of + " lies"});
+  }
+  m.Node("Add", {"row lies", "column lies"}, {"both"});
+  m.Node("Shape", {"both"}, {"shape of both"});
+  for (const char* name : {"row", "column"}) {
+    const std::string of = name;
+    m.Node("Expand", {of + " lies", "shape of both"}, {of + " spread"});
+    m.Node("Unsqueeze", {of + " spread", "names"}, {of + " named"});
+  }
+  Axis(m.Node("Concat", {"row named", "column named"}, {"at"}), -1);
+  m.Floats("half", {1}, {0.5});
+  m.Node("Mul", {"added", "half"}, {"halved"});
+  m.Node("ScatterND", {"added", "at", "halved"}, {"written"});
+  m.Node("Add", {"scores", "written"}, {"masked"});
+}
+
+const std::map<std::string, DimLength> kRanges = {
+    {"batch", DimLength(1, 2)}, {"past", DimLength(0, 4)}, {"seq", DimLength(1, 3)}};
+
+TEST(OnnxRangeSum, ADecoderWithATriangle) { ExpectAsOfKnownLengths(Decoder(MaskByTriangle), kRanges); }
+TEST(OnnxRangeSum, ADecoderWithPositions) { ExpectAsOfKnownLengths(Decoder(MaskByPositions), kRanges); }
+TEST(OnnxRangeSum, ADecoderWithAMaskOfParts) { ExpectAsOfKnownLengths(Decoder(MaskByParts), kRanges); }
+TEST(OnnxRangeSum, ADecoderWithAMaskThatIsWrittenInPlace) {
+  ExpectAsOfKnownLengths(Decoder(MaskWrittenInPlace), kRanges);
+}
+
+TEST(OnnxRangeSum, ADecoderOfOneNewTokenOrOfOneExample) {
+  const ModelBuilder m = Decoder(MaskByTriangle);
+  ExpectAsOfKnownLengths(m, {{"batch", DimLength(1, 2)}, {"past", DimLength(1, 4)}, {"seq", 1}});
+  ExpectAsOfKnownLengths(m, {{"batch", 1}, {"past", DimLength(0, 4)}, {"seq", DimLength(1, 3)}});
+  ExpectAsOfKnownLengths(m, {{"batch", 1}, {"past", 3}, {"seq", DimLength(1, 3)}});
+}
+
+// A mask of another length than cache and new tokens have is an error of the run.
+TEST(OnnxRangeSum, AnInputThatIsNoSumIsTold) {
+  const ModelBuilder m = Decoder(MaskByTriangle);
+  const absl::StatusOr<Graph> g = m.Import({.dims = kRanges});
+  ASSERT_TRUE(g.ok()) << g.status();
+  for (const int64_t mask : {4, 5, 6}) {
+    std::vector<NDArray> inputs;
+    for (const ValueId id : g->inputs) {
+      const Value& v = g->values[static_cast<size_t>(id)];
+      inputs.emplace_back(v.type.dtype, v.type.shape);
+      const std::map<std::string, int64_t> told = {
+          {"length of batch", 1}, {"length of past", 3}, {"length of seq", 2}, {"length of past + seq", mask}};
+      if (told.contains(v.name)) inputs.back().Set(0, static_cast<double>(told.at(v.name)));
+    }
+    const auto outputs = RunReference(*g, inputs);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_EQ(SaysThatLengthsDiffer(*g, *outputs), mask != 5) << mask;
+  }
+}
+
+// x and z, whose first axes are n and m, and what becomes of them.
+ModelBuilder Pair(const std::function<void(ModelBuilder&)>& add) {
+  ModelBuilder m(17);
+  Input(m, "x", {"n", "3"});
+  Input(m, "z", {"m", "3"});
+  for (const auto& [name, of] : {std::pair("n", "x"), {"m", "z"}}) {
+    Length(m, name, of, 0);
+    AsVector(m, name);
+  }
+  Number(m, "step", 1);
+  Number(m, "two", 2);
+  add(m);
+  m.Output("y");
+  return m;
+}
+void ExpectPair(const std::function<void(ModelBuilder&)>& add) {
+  ExpectAsOfKnownLengths(Pair(add), {{"n", DimLength(1, 4)}, {"m", DimLength(0, 3)}});
+}
+
+TEST(OnnxRangeSum, PartsOneBehindAnother) {
+  ExpectPair([](ModelBuilder& m) {
+    m.Floats("w", {2, 3}, {1, 2, 3, 4, 5, 6});
+    Axis(m.Node("Concat", {"w", "x", "w", "z", "x", "w"}, {"all"}), 0);
+    Axis(m.Node("Softmax", {"all"}, {"y"}), 0);
+  });
+  ExpectPair([](ModelBuilder& m) {
+    Axis(m.Node("Concat", {"z", "x"}, {"one"}), 0);
+    Axis(m.Node("Concat", {"x", "z"}, {"other"}), 0);
+    m.Node("Add", {"one", "other"}, {"y"});
+  });
+}
+
+TEST(OnnxRangeSum, NumbersBetweenRanges) {
+  ExpectPair([](ModelBuilder& m) {
+    m.Node("Add", {"n", "m"}, {"both"});
+    m.Node("Add", {"both", "two"}, {"end"});
+    Counted(m, "m", "end", "from m");
+    Counted(m, "step", "n", "from one");
+    Counted(m, "n", "both", "behind n");
+    Axis(m.Node("Concat", {"from m", "from one", "behind n"}, {"y"}), 0);
+  });
+}
+
+TEST(OnnxRangeSum, PartsBetweenRanges) {
+  const auto parts = [](ModelBuilder& m) {
+    Axis(m.Node("Concat", {"z", "x"}, {"all"}), 0);
+    m.Node("Add", {"n", "m"}, {"both"});
+    AsVector(m, "both");
+    m.Node("Add", {"m", "step"}, {"next"});
+    AsVector(m, "next");
+    m.Ints("end", {std::numeric_limits<int64_t>::max()});
+    m.Ints("axis", {0});
+    m.Node("Slice", {"all", "ms", "boths", "axis"}, {"x again"});
+    m.Node("Slice", {"all", "ms", "end", "axis"}, {"and again"});
+    m.Node("Slice", {"all", "ms", "nexts", "axis"}, {"its first"});
+    m.Node("Sub", {"x again", "its first"}, {"less"});
+    m.Node("Mul", {"less", "and again"}, {"y"});
+  };
+  ExpectPair(parts);
+}
+
+TEST(OnnxRangeSum, WhatIsNotKnownToBeASumIsRefused) {
+  const auto refused = [](const std::function<void(ModelBuilder&)>& add) {
+    return std::string(Pair(add).Import({.dims = {{"n", DimLength(1, 4)}, {"m", DimLength(0, 3)}}}).status().message());
+  };
+  const auto sliced = [&](const std::string& from, const std::string& begin, const std::string& end) {
+    return refused([&](ModelBuilder& m) {
+      Axis(m.Node("Concat", {"z", "x"}, {"all"}), 0);
+      m.Floats("w", {3, 3}, std::vector<float>(9, 1));
+      m.Node("Add", {"n", "m"}, {"both"});
+      m.Node("Add", {"both", "two"}, {"more"});
+      for (const char* name : {"both", "more"}) AsVector(m, name);
+      m.Ints("one", {1});
+      m.Ints("axis", {0});
+      m.Node("Slice", {from, begin, end, "axis"}, {"y"});
+    });
+  };
+  const auto bounds = HasSubstr("a slice between bounds that only the run knows");
+  EXPECT_THAT(sliced("all", "ns", "ms"), bounds) << "m is no part of n";
+  EXPECT_THAT(sliced("all", "ms", "mores"), bounds) << "it is cut off";
+  EXPECT_THAT(sliced("x", "ms", "boths"), bounds) << "x may be shorter";
+  EXPECT_THAT(sliced("w", "ns", "boths"), bounds) << "w may be shorter";
+  EXPECT_THAT(sliced("all", "ms", "one"), bounds);
+  EXPECT_THAT(refused([](ModelBuilder& m) { Counted(m, "n", "m", "y"); }), HasSubstr("a range between such bounds"));
+  EXPECT_THAT(refused([](ModelBuilder& m) { Counted(m, "two", "n", "y"); }), HasSubstr("a range between such bounds"))
+      << "n may be less";
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                Axis(m.Node("Concat", {"z", "x"}, {"all"}), 0);
+                m.Node("Add", {"all", "x"}, {"y"});
+              }),
+              HasSubstr("add"));
+}
+
+}  // namespace
+}  // namespace temper

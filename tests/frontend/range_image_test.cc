@@ -84,6 +84,23 @@ std::function<void(ModelBuilder&)> Spread(const Ints& kernel, int64_t stride, in
     ModelBuilder::SetInts(node, "output_padding", Ints(kernel.size(), extra));
   };
 }
+std::function<void(ModelBuilder&)> Counted(const Ints& kernel, const Ints& strides, const Ints& pads) {
+  return [=](ModelBuilder& m) {
+    Pooled("AveragePool", kernel, strides, pads, true)(m);
+    ModelBuilder::SetInt(*m.model.mutable_graph()->mutable_node(0), "count_include_pad", 1);
+  };
+}
+std::function<void(ModelBuilder&)> ConvOfVolume(const Ints& kernel, int64_t stride, int64_t pad) {
+  return [=](ModelBuilder& m) {
+    Ints filter = {3, 2};
+    filter.insert(filter.end(), kernel.begin(), kernel.end());
+    Weights(m, "w", filter);
+    Weights(m, "bias", {3});
+    onnx::NodeProto& node = m.Node("Conv", {"x", "w", "bias"}, {"y"});
+    ModelBuilder::SetInts(node, "strides", Ints(3, stride));
+    ModelBuilder::SetInts(node, "pads", Ints(6, pad));
+  };
+}
 std::function<void(ModelBuilder&)> Padded(const Ints& pads, const char* mode) {
   return [=](ModelBuilder& m) {
     m.Ints("pads", pads);
@@ -167,6 +184,20 @@ const RangeChain kImageChains[] = {
     {"an average with pads behind by the extent", {2, 2, -1}, Same("AveragePool", 4, "SAME_UPPER")},
     {"a convolution with pads by the extent", {2, 2, -1}, Same("Conv", 3, "SAME_UPPER")},
     {"a convolution by long steps", {2, 2, -1}, Same("Conv", 2, "SAME_LOWER", 3)},
+    {"an average of pads that count and reaches out", {2, 2, -1}, Counted({4}, {3}, {1, 1})},
+    {"an average that counts before it reaches out", {2, 2, -1, 5}, Counted({2, 3}, {2, 2}, {1, 0, 0, 1})},
+    {"an average by long steps to pads that count", {2, 2, -1}, Counted({3}, {4}, {0, 2})},
+    {"planes of a volume", {1, 2, -1, 3, 4}, ConvOfVolume({3, 2, 2}, 2, 1)},
+    {"rows of a volume", {2, 2, 3, -1, 4}, ConvOfVolume({2, 3, 1}, 1, 1)},
+    {"columns of a volume", {1, 2, 3, 4, -1}, ConvOfVolume({1, 2, 2}, 2, 0)},
+    {"a maximum of planes", {1, 2, -1, 3, 4}, Pooled("MaxPool", {2, 2, 2}, {2, 1, 1}, {1, 0, 0, 0, 1, 1}, true)},
+    {"a maximum of columns", {1, 2, 3, 3, -1}, Pooled("MaxPool", {2, 3, 2}, {1, 1, 2}, {0, 1, 0, 1, 0, 1})},
+    {"an average of planes", {2, 2, -1, 3, 4}, Pooled("AveragePool", {3, 2, 2}, {2, 1, 1}, {1, 0, 0, 1, 1, 0})},
+    {"an average of rows that reaches out", {1, 2, 3, -1, 4}, Pooled("AveragePool", {2, 2, 1}, {1, 2, 1}, Ints(6), true)},
+    {"an average of planes and their pads", {1, 2, -1, 3, 3}, Counted({2, 2, 2}, {2, 2, 2}, {1, 0, 1, 0, 1, 0})},
+    {"planes spread by their steps", {1, 2, -1, 2, 3}, Spread({2, 2, 2}, 2, 0, 0)},
+    {"planes spread farther than their steps", {2, 2, -1, 2, 2}, Spread({3, 2, 3}, 2, 1, 1)},
+    {"rows of planes that are spread", {1, 2, 2, -1, 3}, Spread({2, 3, 2}, 2, 0, 1)},
     {"rolled on", {2, -1, 3}, Rolled(1)},
     {"rolled back", {2, -1, 3}, Rolled(-2)},
     {"the last ones", {2, -1, 3}, [](ModelBuilder& m) { Sliced(m, "y", -2, kEnd, 1); }},
@@ -247,14 +278,16 @@ TEST(OnnxRange, PadsThatReachFurtherThanThereMayBe) {
       {{"a cut", {1, 2, -1}, Padded({0, 0, -2, 0, 0, -1}, "edge")}, "more than there may be"},
       {{"pads of a spread kernel", {1, 2, -1}, Spread({2}, 1, 2, 0)}, "may leave nothing"},
       {{"steps from the end", {1, -1}, [](ModelBuilder& m) { Sliced(m, "y", -4, kEnd, 1, 2); }}, "only the run knows"},
-      {{"pads that count",
+      {{"pads that count, by the extent",
         {1, 2, -1},
         [](ModelBuilder& m) {
-          Pooled("AveragePool", {2}, {2}, {0, 0}, true)(m);
+          Same("AveragePool", 3, "SAME_UPPER")(m);
           ModelBuilder::SetInt(*m.model.mutable_graph()->mutable_node(0), "count_include_pad", 1);
+          ModelBuilder::SetInt(*m.model.mutable_graph()->mutable_node(0), "ceil_mode", 1);
         }},
        "only the run knows"},
-      {{"volumes", {1, 2, -1, 2, 2}, Spread({2, 2, 2}, 2, 0, 0)}, "volumes must know"},
+      {{"a volume of too few planes", {1, 2, -1, 3, 3}, ConvOfVolume({4, 2, 2}, 1, 0)}, "may have as few as 2"},
+      {{"pads of a spread volume", {1, 2, 5, 5, -1}, Spread({2, 2, 2}, 1, 2, 0)}, "may leave nothing"},
   };
   for (const auto& [chain, why] : refused) {
     const absl::Status status = ModelOf(chain).Import({.dims = {{"n", DimLength(2, kMost)}}}).status();

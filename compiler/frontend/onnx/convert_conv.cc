@@ -57,11 +57,7 @@ absl::Status Conv(Context& c, const OnnxNode& n) {
 }
 
 absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
-  if (c.Rank(n.Input(0)) == 5) {
-    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "ConvTranspose of volumes"));
-    TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), AxesFrom(1, 5), "ConvTranspose of volumes"));
-    return VolumeConvTranspose(c, n);
-  }
+  if (c.Rank(n.Input(0)) == 5) return VolumeConvTranspose(c, n);
   TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
   if (c.Rank(n.Input(1)) != c.Rank(n.Input(0))) return absl::InvalidArgumentError("data and weight differ in rank");
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, AsImage(c, n.Input(1)));
@@ -80,23 +76,21 @@ absl::Status ConvTranspose(Context& c, const OnnxNode& n) {
   return SetImage(c, n, v);
 }
 
+bool Averages(const OnnxNode& n) { return n.proto.op_type() == "AveragePool"; }
+
 absl::StatusOr<ValueId> PooledAs(Context& c, const OnnxNode& n, Window w, ValueId x, bool counts_pads) {
-  const bool average = n.proto.op_type() == "AveragePool";
   const DType dtype = c.TypeOf(x).dtype;
   const double least = IsFloat(dtype) ? -std::numeric_limits<double>::infinity() : Lowest(dtype);
-  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, average ? 0 : least, w, x));
-  Attrs attrs = WindowAttrs(w);
-  attrs.Set("kernel", w.kernel);
-  if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
-  if (average && counts_pads) attrs.Set("count_include_pad", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call(average ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x}));
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, Averages(n) ? 0 : least, w, x));
+  const auto pooled = w.kernel.size() == 3 ? PooledVolume : PooledImage;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, pooled(c, n, w, x, counts_pads));
   c.AddVaryings(v, moved);
   return v;
 }
 
 // Whether windows of an average may see fewer elements at an end that only the run knows.
 bool CountsToVaryingEnd(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
-  return n.proto.op_type() == "AveragePool" && std::ranges::any_of(c.VaryingsOf(x), [&](const Varying& v) {
+  return Averages(n) && std::ranges::any_of(c.VaryingsOf(x), [&](const Varying& v) {
            if (v.axis < 2) return false;
            const size_t d = static_cast<size_t>(v.axis) - 2;
            const bool same = n.String("auto_pad", "NOTSET").starts_with("SAME");
@@ -107,33 +101,74 @@ bool CountsToVaryingEnd(Context& c, const OnnxNode& n, const Window& w, ValueId 
 
 }  // namespace
 
-absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
-  const bool counts_pads = n.Int("count_include_pad", 0) != 0;
-  if (!CountsToVaryingEnd(c, n, w, x)) return PooledAs(c, n, w, x, counts_pads);
-  if (counts_pads) TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, {2, 3}, "AveragePool of counted pads in ceil_mode"));
-  // The sum of what is there by how much that is, each by the window's size.
-  const Shape& shape = c.ShapeOf(x);
-  TEMPER_ASSIGN_OR_RETURN(ValueId ones, c.Expand(c.Scalar(c.TypeOf(x).dtype, 1), {1, 1, shape[2], shape[3]}));
-  Varyings spatial = c.VaryingsOf(x);
-  std::erase_if(spatial, [](const Varying& v) { return v.axis < 2; });
-  TEMPER_ASSIGN_OR_RETURN(ones, WithVaryings(c, ones, spatial));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId sums, PooledAs(c, n, w, x, true));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId counts, PooledAs(c, n, w, ones, true));
-  return c.Call("div", {}, {sums, counts});
+absl::StatusOr<ValueId> PooledImage(Context& c, const OnnxNode& n, const Window& w, ValueId x, bool counts_pads) {
+  Attrs attrs = WindowAttrs(w);
+  attrs.Set("kernel", w.kernel);
+  if (n.Int("ceil_mode", 0) != 0) attrs.Set("ceil_mode", int64_t{1});
+  if (Averages(n) && counts_pads) attrs.Set("count_include_pad", int64_t{1});
+  return c.Call(Averages(n) ? "avg_pool2d" : "max_pool2d", std::move(attrs), {x});
 }
 
 namespace {
+
+// Ones where `x` has elements, of one example and one channel, and where it has pads that count.
+absl::StatusOr<ValueId> OnesOf(Context& c, const Window& w, ValueId x, bool counts_pads) {
+  Shape shape = c.ShapeOf(x);
+  shape[0] = shape[1] = 1;
+  Varyings spatial = c.VaryingsOf(x);
+  std::erase_if(spatial, [](const Varying& v) { return v.axis < 2; });
+  for (size_t d = 0; counts_pads && d < w.kernel.size(); ++d) {
+    const int64_t pads = w.pads[d] + w.pads[w.kernel.size() + d];
+    shape[d + 2] += pads;
+    const auto own = std::ranges::find(spatial, static_cast<int64_t>(d) + 2, &Varying::axis);
+    if (own == spatial.end()) continue;
+    TEMPER_ASSIGN_OR_RETURN(own->extent, StopsOf(c, own->extent, pads - 1, 1));
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId ones, c.Expand(c.Scalar(c.TypeOf(x).dtype, 1), std::move(shape)));
+  return WithVaryings(c, ones, spatial);
+}
+
+// The first ones of `counts` along each spatial axis, for as many windows as `sums` has.
+absl::StatusOr<ValueId> AsManyAs(Context& c, ValueId sums, ValueId counts) {
+  Varyings spatial = c.VaryingsOf(sums);
+  std::erase_if(spatial, [](const Varying& v) { return v.axis < 2; });
+  TEMPER_ASSIGN_OR_RETURN(counts, c.CallWhole("identity", {}, {counts}));
+  for (int64_t axis = 2; axis < c.Rank(sums); ++axis) {
+    TEMPER_ASSIGN_OR_RETURN(counts, c.Slice(counts, axis, 0, c.ShapeOf(sums)[static_cast<size_t>(axis)]));
+  }
+  c.SetVaryings(counts, std::move(spatial));
+  return counts;
+}
+
+absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x) {
+  const bool counts_pads = n.Int("count_include_pad", 0) != 0;
+  if (!CountsToVaryingEnd(c, n, w, x)) return PooledAs(c, n, w, x, counts_pads);
+  if (counts_pads && n.String("auto_pad", "NOTSET").starts_with("SAME"))
+    TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, x, AxesFrom(2, c.Rank(x)), "AveragePool of counted pads in ceil_mode"));
+  // The sum of what is there by how much that is, each by the window's size. Pads that count are there.
+  TEMPER_ASSIGN_OR_RETURN(const ValueId ones, OnesOf(c, w, x, counts_pads));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sums, PooledAs(c, n, w, x, true));
+  Window seen = w;
+  if (counts_pads) std::ranges::fill(seen.pads, 0);
+  TEMPER_ASSIGN_OR_RETURN(ValueId counts, PooledAs(c, n, seen, ones, true));
+  if (counts_pads) {
+    TEMPER_ASSIGN_OR_RETURN(counts, AsManyAs(c, sums, counts));
+  }
+  return c.Call("div", {}, {sums, counts});
+}
 
 absl::Status Pool(Context& c, const OnnxNode& n) {
   const Ints kernel = n.Ints("kernel_shape");
   if (kernel.size() + 2 != c.ShapeOf(n.Input(0)).size())
     return absl::InvalidArgumentError("kernel_shape has one element a spatial axis");
   if (n.proto.output_size() > 1 && !n.proto.output(1).empty()) return MaxPoolWithIndices(c, n);
-  if (kernel.size() == 3) return VolumePool(c, n);
-  TEMPER_ASSIGN_OR_RETURN(ValueId x, AsImage(c, n.Input(0)));
+  ValueId x = n.Input(0);
+  if (kernel.size() < 3) {
+    TEMPER_ASSIGN_OR_RETURN(x, AsImage(c, x));
+  }
   TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, kernel, c.ShapeOf(x)));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, PoolOf(c, n, w, x));
-  return SetImage(c, n, v);
+  return kernel.size() < 3 ? SetImage(c, n, v) : c.Set(n, v);
 }
 
 absl::Status GlobalPool(Context& c, const OnnxNode& n) {

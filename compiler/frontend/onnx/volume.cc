@@ -61,11 +61,13 @@ absl::Status VolumeConv(Context& c, const OnnxNode& n) {
     return absl::UnimplementedError(absl::StrCat("kernels of 1 to ", kDeepest, " planes are supported, not ", taps));
   if (w.pads[0] < 0 || w.pads[3] < 0 || w.dilations[0] < 1)
     return absl::InvalidArgumentError("pads are not negative, dilations are at least 1");
-  const Shape s = c.ShapeOf(n.Input(0));
+  ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings moved, MoveAlongVarying(c, n, 0, w, x));
+  const Shape s = c.ShapeOf(x);
   if (group < 1 || s[1] % group != 0) return absl::InvalidArgumentError("group divides the channels");
   const int64_t room = s[2] + w.pads[0] + w.pads[3] - 1 - (taps - 1) * w.dilations[0];
   if (room < 0) return absl::InvalidArgumentError("the kernel is larger than the padded input");
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, x));
   TEMPER_ASSIGN_OR_RETURN(v, Unfolded(c, v, {s[2], taps, w.strides[0], w.dilations[0], {w.pads[0], w.pads[3]}}, group));
   TEMPER_ASSIGN_OR_RETURN(ValueId weight, c.Transpose(n.Input(1), {0, 2, 1, 3, 4}));
   TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, {filter[0], taps * filter[1], filter[3], filter[4]}));
@@ -74,6 +76,7 @@ absl::Status VolumeConv(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("conv2d", std::move(attrs), {v, weight}));
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
   TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, s[0], room / w.strides[0] + 1));
+  c.AddVaryings(v, moved);
   return c.Set(n, v);
 }
 
@@ -97,8 +100,9 @@ struct Phase {
   }
 };
 
-// The phase's planes, [n * count, channels, h, w], of the input's; kNoValue if no tap reaches them.
-absl::StatusOr<ValueId> PlanesOf(Context& c, const OnnxNode& n, ValueId planes, const Phase& phase, Attrs attrs) {
+// The phase's planes, [n * count, channels, h, w], of the input's, volumes of `depth`; kNoValue if no tap reaches them.
+absl::StatusOr<ValueId> PlanesOf(Context& c, const OnnxNode& n, ValueId planes, int64_t depth, const Phase& phase,
+                                 Attrs attrs) {
   if (phase.taps == 0) return kNoValue;
   const int64_t group = n.Int("group", 1), first = phase.last - (phase.taps - 1) * phase.step;
   const Shape filter = c.ShapeOf(n.Input(1));
@@ -112,20 +116,22 @@ absl::StatusOr<ValueId> PlanesOf(Context& c, const OnnxNode& n, ValueId planes, 
                           c.Reshape(weight, {group, filter[0] / group, filter[1], phase.taps, filter[3], filter[4]}));
   TEMPER_ASSIGN_OR_RETURN(weight, c.Transpose(weight, {0, 3, 1, 2, 4, 5}));
   TEMPER_ASSIGN_OR_RETURN(weight, c.Reshape(weight, {filter[0] * phase.taps, filter[1], filter[3], filter[4]}));
-  const PlaneTaps seen_by = {c.ShapeOf(n.Input(0))[2], phase.taps, 1, phase.dilation, {phase.before, phase.after}};
+  const PlaneTaps seen_by = {depth, phase.taps, 1, phase.dilation, {phase.before, phase.after}};
   TEMPER_ASSIGN_OR_RETURN(const ValueId seen, Unfolded(c, planes, seen_by, group));
   return c.Call("conv_transpose2d", std::move(attrs), {seen, weight});
 }
 
 // A transposed convolution's planes, `stride` phases that take turns, `turns` times: [n * turns * stride, channels, h,
 // w].
-absl::StatusOr<ValueId> Phases(Context& c, const OnnxNode& n, const Window& w, int64_t turns, const Attrs& attrs) {
-  TEMPER_ASSIGN_OR_RETURN(const ValueId planes, AsPlanes(c, n.Input(0)));
+absl::StatusOr<ValueId> Phases(Context& c, const OnnxNode& n, ValueId x, const Window& w, int64_t turns,
+                               const Attrs& attrs) {
+  const int64_t depth = c.ShapeOf(x)[2];
+  TEMPER_ASSIGN_OR_RETURN(const ValueId planes, AsPlanes(c, x));
   std::vector<ValueId> phases;
   Shape shape;
   for (int64_t i = 0; i < w.strides[0]; ++i) {
-    const Phase phase(w, c.ShapeOf(n.Input(0))[2], i, turns);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, PlanesOf(c, n, planes, phase, attrs));
+    const Phase phase(w, depth, i, turns);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, PlanesOf(c, n, planes, depth, phase, attrs));
     phases.push_back(v);
     if (v != kNoValue) shape = c.ShapeOf(v);
   }
@@ -165,29 +171,30 @@ absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n) {
   attrs.Set("group", group);
   attrs.Set("output_padding", Ints{extra[1], extra[2]});
   const int64_t turns = (count + stride - 1) / stride;
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, Phases(c, n, w, turns, attrs));
+  ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings spread, SpreadAlongVarying(c, n, w, extra, x));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Phases(c, n, x, w, turns, attrs));
   TEMPER_ASSIGN_OR_RETURN(v, AddBias(c, v, n.Input(2)));
   TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, image[0], turns * stride));
   TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 2, 0, count));
+  c.AddVaryings(v, spread);
   return c.Set(n, v);
 }
 
 // How many of a window's elements count is a product of one number an axis, so that averages too come axis by axis.
-absl::Status VolumePool(Context& c, const OnnxNode& n) {
-  const Shape s = c.ShapeOf(n.Input(0));
-  TEMPER_ASSIGN_OR_RETURN(Window w, WindowOf(n, n.Ints("kernel_shape"), s));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, n.Input(0)));
-  TEMPER_ASSIGN_OR_RETURN(v, PoolOf(c, n, Plane(w), v));
+absl::StatusOr<ValueId> PooledVolume(Context& c, const OnnxNode& n, const Window& w, ValueId x, bool counts_pads) {
+  const Shape s = c.ShapeOf(x);
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, AsPlanes(c, x));
+  TEMPER_ASSIGN_OR_RETURN(v, PooledImage(c, n, Plane(w), v, counts_pads));
   // With channels last, as convolutions have them, a plane is one run of memory.
   const Shape plane = c.ShapeOf(v);
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 2, 3, 1}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0], 1, s[2], plane[1] * plane[2] * plane[3]}));
-  TEMPER_ASSIGN_OR_RETURN(v, PoolOf(c, n, Depth(w), v));
+  TEMPER_ASSIGN_OR_RETURN(v, PooledImage(c, n, Depth(w), v, counts_pads));
   const int64_t planes = c.ShapeOf(v)[2];
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0] * planes, plane[2], plane[3], plane[1]}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, {0, 3, 1, 2}));
-  TEMPER_ASSIGN_OR_RETURN(v, AsVolume(c, v, s[0], planes));
-  return c.Set(n, v);
+  return AsVolume(c, v, s[0], planes);
 }
 
 }  // namespace temper::onnx_frontend

@@ -31,8 +31,10 @@ absl::StatusOr<Varyings> SpreadAlongVarying(Context& c, const OnnxNode& n, const
 absl::StatusOr<ValueId> AddBias(Context& c, ValueId v, ValueId bias);  // one value a channel; kNoValue adds nothing
 // The node's convolution over one axis or two, of these operands, with sums of that type (convert_conv.cc).
 absl::StatusOr<ValueId> ConvOf(Context& c, const OnnxNode& n, ValueId x, ValueId weight, ValueId bias, DType sums);
-// The node's pool, average or maximum, with a window over the two last axes of `x` (convert_conv.cc).
-absl::StatusOr<ValueId> PoolOf(Context& c, const OnnxNode& n, const Window& w, ValueId x);
+// The node's pool, average or maximum, with a window over the two last axes of `x`, whose extents are known
+// (convert_conv.cc), or over three (volume.cc).
+absl::StatusOr<ValueId> PooledImage(Context& c, const OnnxNode& n, const Window& w, ValueId x, bool counts_pads);
+absl::StatusOr<ValueId> PooledVolume(Context& c, const OnnxNode& n, const Window& w, ValueId x, bool counts_pads);
 
 // The node's maximum pool with its second output, over one to three axes (convert_pool.cc).
 absl::Status MaxPoolWithIndices(Context& c, const OnnxNode& n);
@@ -43,6 +45,5 @@ absl::Status DeformConv(Context& c, const OnnxNode& n);
 // Over three axes, by what there is for two.
 absl::Status VolumeConv(Context& c, const OnnxNode& n);
 absl::Status VolumeConvTranspose(Context& c, const OnnxNode& n);
-absl::Status VolumePool(Context& c, const OnnxNode& n);
 
 }  // namespace temper::onnx_frontend

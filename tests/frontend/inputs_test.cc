@@ -91,12 +91,12 @@ void NameDims(ModelBuilder& m, int input, const std::vector<std::string>& names)
     type->mutable_shape()->mutable_dim(static_cast<int>(i))->set_dim_param(names[i]);
 }
 
-ModelBuilder Named() {
+ModelBuilder Named(const std::string& sum = "past + new + 1") {
   ModelBuilder m(17);
   m.Input("ids", {-1, -1});
   m.Input("mask", {-1, -1});
   NameDims(m, 0, {"batch", "new"});
-  NameDims(m, 1, {"batch", "past + new + 1"});
+  NameDims(m, 1, {"batch", sum});
   m.Node("Neg", {"ids"}, {"y"});
   m.Node("Neg", {"mask"}, {"z"});
   m.Output("y");
@@ -278,6 +278,11 @@ TEST(OnnxInputs, ASumOfRangesIsARangeOfItsOwn) {
   EXPECT_EQ(related.values[related.inputs[1]].type.shape, (Shape{2, 8}));
   EXPECT_EQ(related.input_extents[1].least, 6);
   EXPECT_EQ(related.hidden, 3);
+  // A sum of nothing else is the range itself.
+  const auto same = Named("past + new").Import({.dims = {{"batch", 2}, {"new", DimLength(1, 3)}, {"past", 0}}});
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(same->hidden_inputs, 1);
+  EXPECT_EQ(same->hidden, 1);
 }
 
 TEST(OnnxInputs, RangesThatDoNotFit) {

@@ -8,6 +8,9 @@
 
 #include "base/strides.h"
 #include "compiler/frontend/onnx/extents.h"
+#include "compiler/graph/behind.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/pipeline.h"
 #include "tests/frontend/range_chain.h"
 
 namespace temper {
@@ -353,6 +356,34 @@ TEST(OnnxRangeSum, PartsOneBehindAnother) {
     Axis(m.Node("Concat", {"x", "z"}, {"other"}), 0);
     m.Node("Add", {"one", "other"}, {"y"});
   });
+}
+
+// Rows that are gathered behind others are made as far as there are any, though each is made of what has a
+// place behind the end, too.
+TEST(OnnxRangeSum, NoMoreOfAPartIsMadeThanThereIs) {
+  const ModelBuilder m = Pair([](ModelBuilder& m) {
+    Weights(m, "w", {3, 3});
+    Weights(m, "table", {11, 3});
+    m.Node("MatMul", {"x", "w"}, {"product"});
+    m.Node("Add", {"n", "m"}, {"both"});
+    Counted(m, "m", "both", "places");
+    m.Node("Gather", {"table", "places"}, {"of places"});
+    m.Node("Add", {"product", "of places"}, {"rows"});
+    Axis(m.Node("Concat", {"z", "rows"}, {"y"}), 0);
+  });
+  absl::StatusOr<Graph> g = m.Import({.dims = {{"n", DimLength(1, 8)}, {"m", DimLength(1, 3)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_TRUE(Optimize(*g, Target{}).ok());
+  const GraphBehind behind = BehindOf(*g);
+  int products = 0;
+  for (const Group& group : g->groups) {
+    const Extracted kernel = *Extract(*g, group);
+    if (kernel.workload.calls[static_cast<size_t>(kernel.workload.anchor)].op != "matmul") continue;
+    ++products;
+    const std::vector<Behind>& facts = behind.of[static_cast<size_t>(kernel.output)];
+    EXPECT_EQ(std::ranges::count(facts, 0, &Behind::extent), 1) << "n is the first of the ranges";
+  }
+  EXPECT_EQ(products, 1);
 }
 
 TEST(OnnxRangeSum, NumbersBetweenRanges) {

@@ -121,8 +121,11 @@ std::optional<InputOptions::Range> InputOptions::RangeOf(const std::string& dime
       range.number += term;
     }
   }
-  range.dimension = absl::StrJoin(names, " + ");  // the same for the same sum
-  return range.terms.empty() ? std::nullopt : std::optional(std::move(range));
+  if (range.terms.empty()) return std::nullopt;
+  const bool adds = range.terms.size() > 1 || range.number != 0;
+  range.dimension = adds ? absl::StrJoin(names, " + ") : range.terms[0];  // the same for the same sum
+  if (!adds) range.terms.clear();
+  return range;
 }
 
 absl::StatusOr<std::vector<InputOptions::Range>> InputOptions::RangesOf(const onnx::ValueInfoProto& input) const {

@@ -243,7 +243,8 @@ absl::StatusOr<ValueId> BehindRanges(Context& c, const std::vector<ValueId>& par
   TEMPER_RETURN_IF_ERROR(CheckPlaces({room}));
   ValueId all = kNoValue;
   for (size_t i = parts.size(); i-- > 0;) {
-    TEMPER_ASSIGN_OR_RETURN(ValueId part, WholeAlong(c, parts[i], axis));
+    // What is behind the end of a part is in no result: where it is gathered, that is known of zeros alone.
+    TEMPER_ASSIGN_OR_RETURN(ValueId part, i == 0 ? WholeAlong(c, parts[i], axis) : FilledAlong(c, parts[i], axis, 0));
     if (i == 0) {
       const size_t rank = c.ShapeOf(part).size();
       Shape pads(2 * rank, 0);

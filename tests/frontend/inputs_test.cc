@@ -285,6 +285,39 @@ TEST(OnnxInputs, ASumOfRangesIsARangeOfItsOwn) {
   EXPECT_EQ(same->hidden, 1);
 }
 
+// Of nothing there may be as many lines as only the run knows.
+TEST(OnnxInputs, AnEmptyPastOfARangeOfExamples) {
+  const auto imported = [](const char* output) {
+    ModelBuilder m(17);
+    m.Input("past", {-1, 0, 2});
+    m.Input("x", {-1, 3, 2});
+    for (const int input : {0, 1}) NameDims(m, input, {"batch"});
+    ModelBuilder::SetInt(m.Node("Concat", {"past", "x"}, {"all"}), "axis", 1);
+    m.Node("Shape", {"past"}, {"shape of past"});
+    m.Ints("first", {0});
+    m.Node("Gather", {"shape of past", "first"}, {"batch"});
+    m.Ints("six", {6});
+    ModelBuilder::SetInt(m.Node("Concat", {"batch", "six"}, {"lines"}), "axis", 0);
+    m.Node("Reshape", {"all", "lines"}, {"y"});
+    m.Node("Identity", {"past"}, {"nothing"});
+    m.Output(output);
+    return m.Import({.dims = {{"batch", DimLength(1, 2)}}});
+  };
+  const absl::StatusOr<Graph> g = imported("y");
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_EQ(g->input_extents.size(), 2u);
+  ASSERT_EQ(g->extents.size(), 1u);
+  NDArray x(DType::kF32, {2, 3, 2}), batch(DType::kI64, {});
+  for (int64_t i = 0; i < x.size(); ++i) x.Set(i, static_cast<double>(i));
+  batch.Set(0, 1);
+  const auto y = RunReference(*g, std::vector<NDArray>{NDArray(DType::kF32, {2, 0, 2}), x, batch});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].At(5), 5);
+  EXPECT_EQ((*y)[static_cast<size_t>(g->extents[0].told_by)].as<int64_t>()[0], 1);
+  EXPECT_EQ(std::string(imported("nothing").status().message()),
+            "test: graph output 'nothing' has no elements, but an extent that only the run knows");
+}
+
 TEST(OnnxInputs, RangesThatDoNotFit) {
   EXPECT_EQ(
       Refused(Named(), {.dims = {{"batch", DimLength(1, 2)}, {"new", 3}, {"past", 0}}, .values = {{"mask", {"1"}}}}),

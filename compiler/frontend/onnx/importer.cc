@@ -100,7 +100,9 @@ class Importer {
       TEMPER_RETURN_IF_ERROR(SetRanges(options, input, v));
       // What has no elements is known without being read.
       const bool empty = NumElements(shape) == 0;
-      context_.Bind(input.name(), empty ? context_.Constant(NDArray(*dtype, std::move(shape))) : v);
+      const ValueId known = empty ? context_.Constant(NDArray(*dtype, std::move(shape))) : v;
+      if (empty) context_.SetVaryings(known, context_.VaryingsOf(v));
+      context_.Bind(input.name(), known);
     }
     TEMPER_RETURN_IF_ERROR(RelateSums());
     for (InputExtent& e : graph_.input_extents) e.told_by += static_cast<int>(graph_.inputs.size());
@@ -113,10 +115,6 @@ class Importer {
   absl::Status SetRanges(const InputOptions& options, const onnx::ValueInfoProto& input, ValueId v) {
     TEMPER_ASSIGN_OR_RETURN(const std::vector<InputOptions::Range> ranges, options.RangesOf(input));
     if (ranges.empty()) return absl::OkStatus();
-    if (NumElements(context_.ShapeOf(v)) == 0) {
-      return absl::UnimplementedError(
-          absl::StrCat("input '", input.name(), "' has no elements: give ", ranges[0].dimension, " a length"));
-    }
     if (IsPacked(graph_.values[v].type.dtype)) {
       return absl::UnimplementedError(absl::StrCat("input '", input.name(), "' has numbers of less than a byte: give ",
                                                    ranges[0].dimension, " a length"));
@@ -169,6 +167,9 @@ class Importer {
           return absl::UnimplementedError(absl::StrCat("graph output '", output.name(),
                                                        "' has numbers of less than a "
                                                        "byte, and as many as only the run knows"));
+        if (NumElements(context_.ShapeOf(*v)) == 0)
+          return absl::UnimplementedError(absl::StrCat("graph output '", output.name(),
+                                                       "' has no elements, but an extent that only the run knows"));
         TEMPER_ASSIGN_OR_RETURN(v, Dense(context_, *v));
       }
       // Each output is a value of its own under its own name, whatever identities the model had.

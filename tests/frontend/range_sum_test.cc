@@ -409,8 +409,12 @@ TEST(OnnxRangeSum, PartsBetweenRanges) {
     m.Node("Slice", {"all", "ms", "boths", "axis"}, {"x again"});
     m.Node("Slice", {"all", "ms", "end", "axis"}, {"and again"});
     m.Node("Slice", {"all", "ms", "nexts", "axis"}, {"its first"});
+    m.Node("Neg", {"n"}, {"back"});
+    AsVector(m, "back");
+    m.Node("Slice", {"all", "backs", "end", "axis"}, {"as its last"});
     m.Node("Sub", {"x again", "its first"}, {"less"});
-    m.Node("Mul", {"less", "and again"}, {"y"});
+    m.Node("Mul", {"less", "and again"}, {"most"});
+    m.Node("Mul", {"most", "as its last"}, {"y"});
   };
   ExpectPair(parts);
 }
@@ -437,6 +441,19 @@ TEST(OnnxRangeSum, WhatIsNotKnownToBeASumIsRefused) {
   EXPECT_THAT(sliced("x", "ms", "boths"), bounds) << "x may be shorter";
   EXPECT_THAT(sliced("w", "ns", "boths"), bounds) << "w may be shorter";
   EXPECT_THAT(sliced("all", "ms", "one"), bounds);
+  const auto back = [&](const std::string& from, const std::string& by) {
+    return refused([&](ModelBuilder& m) {
+      Axis(m.Node("Concat", {"z", "x"}, {"all"}), 0);
+      m.Node("Neg", {by}, {"back"});
+      AsVector(m, "back");
+      m.Ints("end", {std::numeric_limits<int64_t>::max()});
+      m.Ints("axis", {0});
+      m.Node("Slice", {from, "backs", "end", "axis"}, {"y"});
+    });
+  };
+  const auto from_end = HasSubstr("a start counts from the end by what is not known to be a part of the axis");
+  EXPECT_THAT(back("all", "m"), from_end) << "back by nothing it takes all";
+  EXPECT_THAT(back("z", "n"), from_end) << "there may be fewer";
   EXPECT_THAT(refused([](ModelBuilder& m) { Counted(m, "n", "m", "y"); }), HasSubstr("a range between such bounds"));
   EXPECT_THAT(refused([](ModelBuilder& m) { Counted(m, "two", "n", "y"); }), HasSubstr("a range between such bounds"))
       << "n may be less";

@@ -417,7 +417,48 @@ absl::StatusOr<ValueId> SliceFromEnds(Context& c, ValueId v, Attrs& attrs) {
   return v;
 }
 
+// What a value is the negative of, through what moves it; kNoValue: of nothing.
+ValueId NegatedBy(const Context& c, ValueId v) {
+  constexpr int kMostSteps = 8;
+  for (int step = 0; step < kMostSteps; ++step) {
+    const std::optional<Node> made = c.MakerOf(v);
+    if (!made.has_value()) return kNoValue;
+    if (made->op == "neg") return made->inputs[0];
+    if (made->op != "reshape" && made->op != "identity") return kNoValue;
+    v = made->inputs[0];
+  }
+  return kNoValue;
+}
+
+// As many of the last elements along an axis as `count`, an extent, says.
+absl::StatusOr<ValueId> SliceOfLast(Context& c, const OnnxNode& n, ValueId count) {
+  const ValueId x = n.Input(0);
+  TEMPER_ASSIGN_OR_RETURN(const Dims last, DimsOf(c, count, "starts"));
+  TEMPER_ASSIGN_OR_RETURN(const Ints ends, c.KnownInts(n.Input(2), "ends"));
+  Ints axes = {0}, steps = {1};
+  for (const auto& [input, list] : {std::pair(3, &axes), {4, &steps}}) {
+    if (n.Input(static_cast<size_t>(input)) == kNoValue) continue;
+    TEMPER_ASSIGN_OR_RETURN(*list, c.KnownInts(n.Input(static_cast<size_t>(input)), "axes and steps"));
+  }
+  if (ends.size() != 1 || axes.size() != 1 || steps != Ints{1})
+    return absl::UnimplementedError("a start counts from the end, and there are others, or steps");
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[0], c.Rank(x)));
+  const Varying* own = c.VaryingAlong(x, axis);
+  // Counted back by nothing it is the first of all.
+  const bool some = last.varyings.size() == 1 && c.LeastOf(last.varyings[0].extent) > 0;
+  if (own != nullptr && some) {
+    const Dims all{{c.ShapeOf(x)[static_cast<size_t>(axis)]}, {{0, own->extent}}};
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> start, DifferenceOf(c, all, last));
+    if (start.has_value() && start->most[0] >= 0) return SlicedBetween(c, x, axis, *start, Dims{ends, {}});
+  }
+  return absl::UnimplementedError("a start counts from the end by what is not known to be a part of the axis");
+}
+
 absl::Status Slice(Context& c, const OnnxNode& n) {
+  if (const ValueId count = n.Input(1) == kNoValue ? kNoValue : NegatedBy(c, n.Input(1)); count != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, SliceOfLast(c, n, count));
+    return c.Set(n, v);
+  }
   Attrs attrs;
   const char* names[] = {"starts", "ends", "axes", "steps"};
   Varyings begins, ends;

@@ -362,6 +362,26 @@ TEST_F(CliTest, APackageOfSeveralLengthsHasAVariantForEach) {
   EXPECT_NE(result.out.find("tune one variant after another"), std::string::npos) << result.out;
 }
 
+TEST_F(CliTest, APackageTakesAnyPastAndWhatComesBehindIt) {
+  const std::string path = dir_ + "/cached.onnx", package = dir_ + "/package";
+  WriteCached(path);
+  Result result =
+      Temper("compile " + path + " --dim old=0..3 --dim new=1..5 --value flag=true --untuned -o " + package);
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_EQ(Manifest("package")["outputs"][0]["shape"], (std::vector<int64_t>{8, 4}));
+  for (const auto& [old, rows] : {std::pair<int64_t, int64_t>(3, 5), {0, 4}, {2, 1}}) {
+    onnx::GraphProto tensors;
+    AddTensor(&tensors, "past", {old, 4});
+    AddTensor(&tensors, "x", {rows, 4});
+    std::ofstream(dir_ + "/past.pb", std::ios::binary) << tensors.initializer(0).SerializeAsString();
+    std::ofstream(dir_ + "/x.pb", std::ios::binary) << tensors.initializer(1).SerializeAsString();
+    result = Temper("run --input past=" + dir_ + "/past.pb --input x=" + dir_ + "/x.pb " + package + " --output-dir " +
+                    dir_);
+    EXPECT_EQ(result.code, 0) << result.out;
+    EXPECT_NE(result.out.find("y.npy: f32[" + std::to_string(old + rows) + "x4]"), std::string::npos) << result.out;
+  }
+}
+
 TEST_F(CliTest, CudaCodeIsMadeWithoutAGpu) {
   const std::string compile = "compile " + model_ + " -o " + dir_ + "/p --target cuda:", none = "TEMPER_NVRTC=/none ";
   const auto refused = [&](const Result& result, const std::string& word) {

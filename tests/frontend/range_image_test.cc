@@ -52,6 +52,15 @@ std::function<void(ModelBuilder&)> ToSize(const Ints& sizes, const Filter& filte
   };
 }
 
+// With an attribute of the last node set.
+std::function<void(ModelBuilder&)> With(const char* attribute, const std::function<void(ModelBuilder&)>& add) {
+  return [=](ModelBuilder& m) {
+    add(m);
+    auto& nodes = *m.model.mutable_graph()->mutable_node();
+    ModelBuilder::SetInt(nodes[nodes.size() - 1], attribute, 1);
+  };
+}
+
 std::function<void(ModelBuilder&)> Pooled(const char* op, const Ints& kernel, const Ints& strides, const Ints& pads,
                                           bool ceil = false) {
   return [=](ModelBuilder& m) {
@@ -156,6 +165,24 @@ const RangeChain kImageChains[] = {
     {"back to a size, between four", {1, 2, -1, 6}, BackToTheSizeOfX({1, 0, 0, 0}, {"cubic", "align_corners"})},
     {"to one element", {1, 2, -1, 3}, ToSize({1, 2, 1, 3}, {"linear", "pytorch_half_pixel"})},
     {"to one element of corners", {1, 2, -1, 3}, ToSize({1, 2, 1, 3}, {"linear", "align_corners"})},
+    {"less than half as many, the nearest", {1, 2, -1}, Scaled({1, 1, 0.7f}, {"nearest", "asymmetric", "floor"})},
+    {"half as many more, or less", {1, 2, -1, 3}, Scaled({1, 1, 1.3f, 2.1f}, {"linear", "half_pixel"})},
+    {"a third more, between four", {1, 2, -1}, Scaled({1, 1, 1.3333334f}, {"cubic", "half_pixel"})},
+    {"to one size by a wide filter", {1, 2, -1, 3}, With("antialias", ToSize({1, 2, 3, 2}, {"linear", "half_pixel"}))},
+    {"to one size by a wide filter between four",
+     {1, 2, 3, -1},
+     With("antialias", ToSize({1, 2, 3, 4}, {"cubic", "half_pixel"}))},
+    {"by a wide filter without what is outside",
+     {1, 2, -1, 3},
+     With("antialias", With("exclude_outside", ToSize({1, 2, 3, 3}, {"cubic", "pytorch_half_pixel"})))},
+    {"by a scale and a wide filter", {1, 2, -1}, With("antialias", Scaled({1, 1, 0.6f}, {"linear", "half_pixel"}))},
+    {"by a half and a wide filter", {1, 2, -1, 4}, With("antialias", Scaled({1, 1, 0.5, 0.5}, {"cubic", "half_pixel"}))},
+    {"back to a size by a wide filter",
+     {2, 2, -1, 6},
+     With("antialias", BackToTheSizeOfX({0, 0, 0, 0}, {"linear", "half_pixel"}))},
+    {"twice as many without what is outside",
+     {1, 2, -1, 3},
+     With("exclude_outside", Scaled({1, 1, 2, 2}, {"cubic", "half_pixel"}))},
     {"a table as long as the image",
      {1, 2, -1, 3},
      [](ModelBuilder& m) {
@@ -297,13 +324,10 @@ TEST(OnnxRange, PadsThatReachFurtherThanThereMayBe) {
 }
 
 TEST(OnnxRange, ResizesThatAnEndDecides) {
-  const auto smooth = [](ModelBuilder& m) {
-    ToSize({1, 2, 5}, {"linear", "half_pixel"})(m);
-    ModelBuilder::SetInt(*m.model.mutable_graph()->mutable_node(0), "antialias", 1);
-  };
   const std::pair<RangeChain, const char*> refused[] = {
-      {{"a filter as wide as the size makes it", {1, 2, -1}, smooth}, "depend on extents"},
-      {{"a third", {1, 2, -1}, Scaled({1, 1, 0.3f}, {"nearest", "asymmetric", "floor"})}, "a scale of"},
+      {{"a middle of the whole", {1, 2, -1}, Scaled({1, 1, 0.7f}, {"nearest", "half_pixel_symmetric", "floor"})},
+       "depend on extents"},
+      {{"a third", {1, 2, -1}, Scaled({1, 1, 0.3f}, {"nearest", "asymmetric", "floor"})}, "may leave nothing"},
       {{"nothing", {1, 2, -1}, Scaled({1, 1, 0.25}, {"nearest", "asymmetric", "floor"})}, "may leave nothing"},
   };
   for (const auto& [chain, why] : refused) {

@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<ResampledAxis>> ByScales(const Shape& shape, const st
   for (size_t i = 0; i < shape.size(); ++i) {
     const double exact = static_cast<double>(shape[i]) * scales[i];
     if (!(exact >= 1) || exact > kLargestAxis) return absl::InvalidArgumentError("a scale is out of range");
-    axes.push_back({shape[i], static_cast<int64_t>(std::floor(exact + 1e-5 * exact)), scales[i]});
+    axes.push_back({shape[i], ExtentByScale(shape[i], scales[i]), scales[i]});
   }
   return axes;
 }

@@ -70,6 +70,11 @@ void AddWeights(const Resampling& r, const ResampledAxis& axis, double x, double
 
 }  // namespace
 
+int64_t ExtentByScale(int64_t in, double scale) {
+  const double exact = static_cast<double>(in) * scale;
+  return static_cast<int64_t>(std::floor(exact + 1e-5 * exact));
+}
+
 absl::StatusOr<std::vector<bool>> OutsideOf(const Resampling& r, const ResampledAxis& axis) {
   std::vector<bool> outside;
   for (int64_t i = 0; i < axis.out; ++i) {

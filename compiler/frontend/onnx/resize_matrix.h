@@ -23,6 +23,8 @@ struct ResampledAxis {
   double begin = 0, end = 1;  // of the region that "tf_crop_and_resize" sees, as parts of the axis
 };
 
+// What a scale makes of an extent.
+int64_t ExtentByScale(int64_t in, double scale);
 // Where elements of the result lie outside the region of "tf_crop_and_resize", and hold a value of their own.
 absl::StatusOr<std::vector<bool>> OutsideOf(const Resampling& r, const ResampledAxis& axis);
 // Of mode "nearest": which element of the input each element of the result is.

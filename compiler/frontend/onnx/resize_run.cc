@@ -1,10 +1,12 @@
 #include "compiler/frontend/onnx/resize_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "compiler/frontend/onnx/ends.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
@@ -44,12 +46,25 @@ bool IsByScale(const std::string& coordinates, double scale, int64_t least_out) 
 }
 
 absl::Status CheckByRun(const Resampling& r) {
-  const bool between = r.mode != "nearest";
   for (const char* known :
        {"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"}) {
-    if (r.coordinates == known && !r.antialias && !(between && r.exclude_outside)) return absl::OkStatus();
+    if (r.coordinates == known) return absl::OkStatus();
   }
-  return absl::UnimplementedError("such coordinates or a filter depend on extents that only the run knows");
+  return absl::UnimplementedError("such coordinates depend on extents that only the run knows");
+}
+
+// What becomes of an extent by a scale of many bits: as it is rounded at each length that there may be.
+absl::StatusOr<ValueId> RoundedExtent(Context& c, ValueId extent, const ResampledAxis& as) {
+  const std::string what = absl::StrFormat("extent %d by %.17g in %d", extent, as.scale, as.in);
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({as.in}));
+  std::vector<int64_t> all;
+  for (int64_t in = 0; in <= as.in; ++in) all.push_back(ExtentByScale(in, as.scale));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Gather(c.IntVector(all), extent, 0));
+  c.SetMost(v, as.out);
+  c.SetLeast(v, all[static_cast<size_t>(c.LeastOf(extent))]);
+  c.KeepMade(what, v);
+  return v;
 }
 
 // Where elements of the result lie on the operand's axis: as PositionOf, f32s [count].
@@ -108,20 +123,18 @@ absl::StatusOr<RangedAxis> RangedAxisOf(Context& c, ValueId x, const Resampling&
   bool proportional = false;
   if (!out.has_value()) {
     const std::optional<Fraction> scale = FractionOf(as.scale);
-    if (!scale.has_value())
-      return absl::UnimplementedError(
-          absl::StrCat("a scale of ", as.scale, " along an axis whose extent only the run knows"));
-    if (c.LeastOf(own->extent) * scale->of < scale->by && scale->of < scale->by)
+    if (as.scale < 1 && ExtentByScale(c.LeastOf(found.in), as.scale) < 1)
       return absl::UnimplementedError(absl::StrCat("a scale of ", as.scale, " may leave nothing"));
-    proportional = true;
-    TEMPER_ASSIGN_OR_RETURN(found.out, ScaledExtent(c, found.in, scale->of, scale->by));
+    proportional = scale.has_value();
+    TEMPER_ASSIGN_OR_RETURN(
+        found.out, proportional ? ScaledExtent(c, found.in, scale->of, scale->by) : RoundedExtent(c, found.in, as));
   } else if (found.out != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(proportional, IsProportional(c, found, as));
   }
   const bool stays = found.in == found.out && as.scale == 1 && as.begin == 0 && as.end == 1;
   found.by_run = !stays && !(proportional && IsByScale(r.coordinates, as.scale, c.LeastOf(found.out)));
-  if (!found.by_run && !stays && r.exclude_outside && r.mode != "nearest")
-    return absl::UnimplementedError("a filter without what is outside, which only the run knows");
+  // What is outside is not filled up.
+  found.by_run = found.by_run || (!stays && r.exclude_outside && r.mode != "nearest");
   return found;
 }
 
@@ -133,6 +146,63 @@ absl::StatusOr<ValueId> ReadyAlong(Context& c, ValueId x, const Resampling& r, c
   }
   return stays ? WholeAlong(c, x, axis.axis) : EdgeFilled(c, x, axis.axis);
 }
+
+namespace {
+
+// A filter's weights so far from its middle.
+ValueId Filter(Formula& f, const Resampling& r, ValueId distance) {
+  const ValueId away = f.Call("abs", {distance}), none = f.Number(0);
+  if (r.mode != "cubic") return f.Call("max", {f.Minus(1, away), none});
+  const ValueId far = f.Call("where", {f.Call("less", {away, f.Number(2)}), Cubic(f, away, r.cubic_a, false), none});
+  return f.Call("where", {f.Call("less", {f.Number(1), away}), far, Cubic(f, away, r.cubic_a, true)});
+}
+
+// An axis on its way: what it has before and after, f32s, where its elements come from, and how far apart they are.
+struct Course {
+  ValueId last, at, scale;
+};
+
+// By a filter that is stretched over all that becomes one element, or that leaves out what is outside: a product with a
+// matrix that the run computes. Before the axis and behind it are as many elements more as the filter may reach.
+absl::StatusOr<ValueId> Filtered(Context& c, Formula& f, ValueId x, const Resampling& r, const ResampledAxis& as,
+                                 const RangedAxis& axis, const Course& course) {
+  const double least_out = axis.out == kNoValue ? static_cast<double>(as.out)
+                                                : static_cast<double>(std::max<int64_t>(c.LeastOf(axis.out), 1));
+  const double most = axis.scaled ? 1 / as.scale : static_cast<double>(as.in) / least_out;
+  const double reach = (r.mode == "cubic" ? 2 : 1) * (r.antialias ? std::max(most, 1.0) : 1);
+  const auto around = static_cast<int64_t>(std::ceil(reach)) + 1;
+  const int64_t seen = as.in + 2 * around;
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({seen, as.out}));
+  const ValueId one = f.Number(1), none = f.Number(0);
+  const ValueId place = f.Plus(Counting(c, DType::kF32, {seen, 1}), -static_cast<double>(around));
+  ValueId distance = f.Sub(place, course.at);
+  if (r.antialias) distance = f.Div(distance, f.Call("max", {f.Div(one, course.scale), one}));
+  ValueId weights = Filter(f, r, distance);
+  if (r.exclude_outside) {
+    const ValueId inside =
+        f.Call("and", {f.Call("less_equal", {none, place}), f.Call("less_equal", {place, course.last})});
+    weights = f.Call("where", {inside, weights, none});
+  }
+  Attrs all;
+  all.Set("axes", std::vector<int64_t>{0});
+  all.Set("keepdims", int64_t{1});
+  const ValueId sum = f.Call("reduce_sum", {weights}, std::move(all));
+  weights = f.Div(weights, f.Call("where", {f.Call("equal", {sum, none}), one, sum}));
+  const ValueId clamped = f.Cast(f.Call("min", {f.Call("max", {place, none}), course.last}), "i64");
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_ASSIGN_OR_RETURN(const ValueId places, c.Reshape(clamped, {seen}));
+  const DType dtype = c.TypeOf(x).dtype;
+  TEMPER_ASSIGN_OR_RETURN(x, c.Cast(x, DType::kF32));
+  TEMPER_ASSIGN_OR_RETURN(x, c.Gather(x, places, axis.axis));
+  std::vector<int64_t> perm = AxesFrom(0, c.Rank(x));
+  std::swap(perm[static_cast<size_t>(axis.axis)], perm.back());
+  TEMPER_ASSIGN_OR_RETURN(x, c.Transpose(x, perm));
+  TEMPER_ASSIGN_OR_RETURN(x, c.Call("matmul", {}, {x, weights}));
+  TEMPER_ASSIGN_OR_RETURN(x, c.Transpose(x, perm));
+  return c.Cast(x, dtype);
+}
+
+}  // namespace
 
 absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& r, const ResampledAxis& as,
                                        const RangedAxis& axis) {
@@ -153,6 +223,10 @@ absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& 
     const ValueId nearest = f.Cast(inside(NearestTo(f, r.nearest, at)), "i64");
     TEMPER_RETURN_IF_ERROR(f.status());
     return c.Gather(x, nearest, axis.axis);
+  }
+  if (r.antialias || r.exclude_outside) {
+    const ValueId by = scale != kNoValue ? scale : f.Div(out, f.Call("max", {in, f.Number(1)}));
+    return Filtered(c, f, x, r, as, axis, {last, at, by});
   }
   const ValueId low = f.Call("floor", {at}), share = f.Sub(at, low);
   Formula sum(c, dtype);

@@ -27,8 +27,9 @@ using ::testing::SizeIs;
 
 class FakeJob : public JobPort {
  public:
-  explicit FakeJob(int64_t id) {
+  explicit FakeJob(int64_t id, const std::string& key = "k") {
     spec_.id = id;
+    spec_.device_key = key;
     feed_ = std::make_shared<JobFeed>(clock_, absl::ZeroDuration(), JobView(), JobRow());
   }
   void Deliver(const ItemResult& result) override { delivered.push_back(result); }
@@ -372,6 +373,15 @@ TEST_F(CoreStateTest, OneOwnersRequestsLeaveMemoryForOthers) {
   EXPECT_TRUE(state_->ReservePlace("", 16).ok()) << "who has no name is not held to it";
   EXPECT_EQ(state_->ReservePlace("", 1).message(),
             "the requests of the jobs that are running or waiting are too large together");
+}
+
+TEST_F(CoreStateTest, AWorkerThatRegistersWakesTheJobsOfItsKey) {
+  const auto its = AddJob(1), others = std::make_shared<FakeJob>(2, "another");
+  EXPECT_TRUE(state_->AddJob(2, 1, others));
+  const int before = its->woken;
+  Register("a");
+  EXPECT_GT(its->woken, before);
+  EXPECT_EQ(others->woken, 0);
 }
 
 TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {

@@ -36,60 +36,69 @@ int64_t Dispatcher::NewLease() {
 void Dispatcher::Changed(const Session& session) {
   stirred_.sessions.insert(session.id);
   stirred_.keys.insert(session.info.device_key);  // what another one must not have may be for any now
-  serving_.clear();
+  Index(session);
+}
+
+void Dispatcher::Index(const Session& session) {
+  const bool may_serve = !session.lost && WhyNothing(session).empty();
+  index_.Put(session.id, session.info, {session.lost, may_serve, session.last_seen});
+}
+
+void Dispatcher::Erase(const std::string& id) {
+  sharing_.erase(id);
+  index_.Remove(id);
+  sessions_.erase(id);
 }
 
 absl::Status Dispatcher::MakeRoomFor(const WorkerInfo& info) {
   const WorkerInfo* known = FindInstance(info.instance);
   if (known != nullptr && known->device_key == info.device_key) return absl::OkStatus();  // it takes its own place
-  const auto none = sessions_.end();
-  auto longest_lost = none, longest_lost_of_holder = none;
-  size_t of_holder = 0;
-  for (auto session = sessions_.begin(); session != none; ++session) {
-    const auto longer_lost_than = [&](const auto& other) {
-      return session->second.lost && (other == none || session->second.last_seen < other->second.last_seen);
-    };
-    if (longer_lost_than(longest_lost)) longest_lost = session;
-    if (info.holder.empty() || session->second.info.holder != info.holder) continue;
-    ++of_holder;
-    if (longer_lost_than(longest_lost_of_holder)) longest_lost_of_holder = session;
-  }
+  const size_t of_holder = info.holder.empty() ? 0 : index_.CountOf(info.holder);
   const bool holder_is_full = of_holder >= options_.most_sessions_of_holder;
   if (!holder_is_full && sessions_.size() < options_.most_sessions) return absl::OkStatus();
-  const auto gone = holder_is_full ? longest_lost_of_holder : longest_lost;
-  if (gone == none) {
+  const std::string* gone = holder_is_full ? index_.LongestLostOf(info.holder) : index_.LongestLost();
+  if (gone == nullptr) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "there are ", holder_is_full ? of_holder : sessions_.size(), " workers",
         holder_is_full ? " with this certificate or token" : "", " already; one that is not heard of makes room"));
   }
-  Changed(gone->second);
-  sharing_.erase(gone->first);
-  sessions_.erase(gone);
+  Erase(std::string(*gone));
   return absl::OkStatus();
+}
+
+// Sessions of the same life of a worker, and those of the same machine that were lost: it is one device, not two.
+std::vector<std::string> Dispatcher::TakenOver(const WorkerInfo& info) const {
+  std::vector<std::string> old;
+  for (const std::string& id : index_.OfInstance(info.instance)) {
+    if (sessions_.at(id).info.device_key == info.device_key) old.push_back(id);
+  }
+  if (info.name.empty()) return old;
+  for (const std::string& id : index_.LostNamed(info.device_key, info.name)) {
+    if (info.instance.empty() || sessions_.at(id).info.instance != info.instance) old.push_back(id);
+  }
+  return old;
 }
 
 std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
   const std::string id = NewSession();
   Session fresh;
-  for (auto old = sessions_.begin(); old != sessions_.end();) {
-    const WorkerInfo& other = old->second.info;
-    const bool same = !info.instance.empty() && other.instance == info.instance && other.device_key == info.device_key;
-    // The same machine that was lost before is one device, not two.
-    const bool returned =
-        old->second.lost && !info.name.empty() && other.name == info.name && other.device_key == info.device_key;
-    if (same || returned) Changed(old->second);
-    if (same && !old->second.lost) {
-      fresh = std::move(old->second);
+  for (const std::string& old_id : TakenOver(info)) {
+    Session& old = sessions_.at(old_id);
+    Changed(old);
+    if (old.info.instance == info.instance && !old.lost) {
+      fresh = std::move(old);
       for (const int64_t lease : fresh.leases) leases_.at(lease).session = id;
     }
-    if (same || returned) sharing_.erase(old->first);
-    old = same || returned ? sessions_.erase(old) : std::next(old);
+    Erase(old_id);
   }
-  for (auto& [lease_id, lease] : leases_) {
-    if (!lease.session.empty() || info.instance.empty() || lease.instance != info.instance) continue;
-    if (lease.work->device_key != info.device_key) continue;
-    lease.session = id;
-    fresh.leases.insert(lease_id);
+  for (auto [lease, end] = unclaimed_.equal_range(info.instance); lease != end;) {
+    Lease& unclaimed = leases_.at(lease->second);
+    const bool his = unclaimed.work->device_key == info.device_key;
+    if (his) {
+      unclaimed.session = id;
+      fresh.leases.insert(lease->second);
+    }
+    lease = his ? unclaimed_.erase(lease) : std::next(lease);
   }
   fresh.id = id;
   fresh.place = HashText(StableHash(absl::StrCat(info.device_key, "\n", info.name, "\n", info.fingerprint)));
@@ -98,7 +107,7 @@ std::string Dispatcher::Register(const WorkerInfo& info, absl::Duration now) {
   fresh.last_seen = now;
   fresh.deadline = now + options_.session_timeout;
   fresh.sentence = suspects_.Sentence(info, now);
-  Changed(fresh);
+  Index(fresh);  // nobody else may have more by its coming, and it waits for nothing yet
   if (info.shares_server_cores) sharing_.insert(id);
   sessions_[id] = std::move(fresh);
   return id;
@@ -116,6 +125,7 @@ void Dispatcher::Restore(int64_t lease_id, const Work& work, const WorkerInfo& w
     items_[spec.id] = std::move(item);
     next_id_ = std::max(next_id_, spec.id + 1);
   }
+  if (!worker.instance.empty()) unclaimed_.emplace(worker.instance, lease_id);
   leases_[lease_id] = std::move(lease);
 }
 
@@ -207,16 +217,14 @@ void Dispatcher::HoldBack(const std::string& id, const std::string& reason) {
 }
 
 void Dispatcher::HoldBackKey(const std::string& key, const std::string& reason) {
-  for (auto& [id, session] : sessions_) {
-    if (session.info.device_key == key) HoldBack(id, reason);
-  }
+  for (const std::string& id : SessionIndex::Ids(index_.OfKey(key))) HoldBack(id, reason);
 }
 
 int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {
   int count = 0;
-  for (auto& [id, session] : sessions_) {
-    if (session.held_back.empty() || session.info.device_key != key || session.info.fingerprint != fingerprint)
-      continue;
+  for (const std::string& id : SessionIndex::Ids(index_.OfKey(key))) {
+    Session& session = sessions_.at(id);
+    if (session.held_back.empty() || session.info.fingerprint != fingerprint) continue;
     session.held_back.clear();
     Changed(session);
     ++count;
@@ -227,12 +235,12 @@ int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {
 // --- grants ---
 
 bool Dispatcher::AnotherFits(const Session& session, const Item& item) const {
-  return std::ranges::any_of(sessions_, [&](const auto& entry) {
-    const Session& other = entry.second;
-    const bool may = !other.lost && WhyNothing(other).empty() && other.info.device_key == item.work->device_key &&
-                     other.info.target == item.work->target && other.info.codegen_id == item.work->codegen_id;
-    return may && other.info.instance != session.info.instance &&
-           std::ranges::none_of(item.attempts, [&](const Attempt& a) { return a.session == entry.first; });
+  const SessionIndex::Kinds& kinds = index_.Serving(item.work->device_key);
+  const auto alike = kinds.find({item.work->codegen_id, item.work->target});
+  if (alike == kinds.end()) return false;
+  return std::ranges::any_of(alike->second.ids, [&](const std::string& id) {
+    return sessions_.at(id).info.instance != session.info.instance &&
+           std::ranges::none_of(item.attempts, [&](const Attempt& a) { return a.session == id; });
   });
 }
 
@@ -320,6 +328,8 @@ void Dispatcher::CloseLease(int64_t lease_id) {
     session->second.leases.erase(lease_id);
     stirred_.sessions.insert(session->first);
   }
+  for (auto [entry, end] = unclaimed_.equal_range(lease->second.instance); entry != end;)
+    entry = entry->second == lease_id ? unclaimed_.erase(entry) : std::next(entry);
   leases_.erase(lease);
   closed_.push_back(lease_id);
 }
@@ -665,12 +675,9 @@ bool Dispatcher::Tick(absl::Duration now) {
     if (session != sessions_.end() && !cancelled)
       Punish(session->second, suspects_.OnLoss(session->second.info, why, now), now);
   }
-  std::erase_if(sessions_, [&](const auto& entry) {
-    const bool old = entry.second.lost && now - entry.second.last_seen > options_.keep_lost;
-    if (old) sharing_.erase(entry.first);
-    return old;
-  });
-  serving_.clear();  // what jobs asked for that are over
+  for (const std::string* lost = index_.LongestLost();
+       lost != nullptr && now - sessions_.at(*lost).last_seen > options_.keep_lost; lost = index_.LongestLost())
+    Erase(std::string(*lost));
   suspects_.Forget(now);
   return changed || !expired.empty();
 }

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -22,6 +21,7 @@
 #include "base/secure_random.h"
 #include "base/status.h"
 #include "tuner_server/dispatch/canary_history.h"
+#include "tuner_server/dispatch/session_index.h"
 #include "tuner_server/dispatch/suspects.h"
 #include "tuner_server/dispatch/work_queue.h"
 
@@ -277,8 +277,11 @@ class Dispatcher {
   std::string NewSession();
   // What a session may do, or whether it is there, is not what it was.
   void Changed(const Session& session);
+  void Index(const Session& session);
+  void Erase(const std::string& id);
+  std::vector<std::string> TakenOver(const WorkerInfo& info) const;  // by a worker that registers
   SessionView ViewOf(const Session& session) const;
-  const Serving& ServingOf(const DeviceKind& kind) const;
+  Serving ServingOf(const DeviceKind& kind) const;
   int64_t NewLease();
   bool Fits(const Session& session, const Piece& piece, absl::Duration now) const;
   bool AnotherFits(const Session& session, const Item& item) const;
@@ -311,10 +314,10 @@ class Dispatcher {
   Suspects suspects_;
   std::map<std::string, Session> sessions_;
   std::set<std::string> sharing_;  // sessions on this machine's cores
-  // By key, target and codegen id, until a session changes: jobs ask at every step.
-  mutable std::map<std::array<std::string, 3>, Serving> serving_;
+  SessionIndex index_;             // of sessions_
   Stirred stirred_;
   std::map<int64_t, Lease> leases_;
+  std::multimap<std::string, int64_t> unclaimed_;  // leases without a session, by instance
   std::map<int64_t, Item> items_;
   std::map<int64_t, std::set<int64_t>> items_of_job_;
   std::map<int64_t, int> priorities_;          // that were set after the job began

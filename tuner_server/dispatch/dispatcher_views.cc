@@ -1,6 +1,6 @@
 // What a dispatcher tells of its workers and of the work that it has. Changes nothing.
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tuner_server/dispatch/dispatcher.h"
@@ -14,33 +14,22 @@ Dispatcher::Census::Share ShareOf(const Work& work, int64_t lease, size_t items)
 
 }  // namespace
 
-const Dispatcher::Serving& Dispatcher::ServingOf(const DeviceKind& kind) const {
-  const auto [known, fresh] = serving_.try_emplace({kind.key, kind.target, kind.codegen_id});
-  Serving& most = known->second;
-  if (!fresh) return most;
-  struct Kind {
-    Serving serving;
-    int workers = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Kind> kinds;  // by codegen id and target
-  for (const auto& [id, session] : sessions_) {
-    const WorkerInfo& info = session.info;
-    const bool fits = info.device_key == kind.key && (kind.target.empty() || info.target == kind.target) &&
-                      (kind.codegen_id.empty() || info.codegen_id == kind.codegen_id);
-    if (!fits || session.lost || !WhyNothing(session).empty()) continue;
-    auto& [serving, workers] = kinds[{info.codegen_id, info.target}];
-    if (!serving.worker) serving.worker = info;
-    serving.slots += info.slots;
-    ++workers;
-  }
+Dispatcher::Serving Dispatcher::ServingOf(const DeviceKind& kind) const {
+  const SessionIndex::Ids* most = nullptr;
+  int64_t most_slots = 0;
   // By workers, not by slots, of which one may state as many as it likes.
-  int most_workers = 0;
-  for (const auto& [name, found] : kinds) {
-    if (std::tie(found.workers, found.serving.slots) < std::tie(most_workers, most.slots)) continue;
-    most = found.serving;
-    most_workers = found.workers;
+  for (const auto& [name, found] : index_.Serving(kind.key)) {
+    const auto& [ids, slots] = found;
+    const auto& [codegen_id, target] = name;
+    const bool fits =
+        (kind.target.empty() || target == kind.target) && (kind.codegen_id.empty() || codegen_id == kind.codegen_id);
+    if (!fits) continue;
+    if (most != nullptr && std::pair(ids.size(), slots) < std::pair(most->size(), most_slots)) continue;
+    most = &ids;
+    most_slots = slots;
   }
-  return most;
+  if (most == nullptr) return {};
+  return {sessions_.at(*most->begin()).info, static_cast<int>(most_slots)};
 }
 
 std::optional<WorkerInfo> Dispatcher::FindWorker(const DeviceKind& kind) const { return ServingOf(kind).worker; }
@@ -49,8 +38,8 @@ int Dispatcher::Slots(const DeviceKind& kind) const { return ServingOf(kind).slo
 
 std::string Dispatcher::WhyNoWorker(const DeviceKind& kind) const {
   std::string why = absl::StrCat("no worker serves device key '", kind.key, "'");
-  for (const auto& [id, session] : sessions_) {
-    if (session.info.device_key != kind.key) continue;
+  for (const std::string& id : index_.OfKey(kind.key)) {
+    const Session& session = sessions_.at(id);
     if (session.lost) {
       absl::StrAppend(&why, "; the last one is lost (", session.reason, ")");
     } else if (!WhyNothing(session).empty()) {
@@ -147,8 +136,8 @@ const WorkerInfo* Dispatcher::FindSession(const std::string& session) const {
 }
 
 const WorkerInfo* Dispatcher::FindInstance(const std::string& instance) const {
-  for (const auto& [id, session] : sessions_) {
-    if (!instance.empty() && !session.lost && session.info.instance == instance) return &session.info;
+  for (const std::string& id : index_.OfInstance(instance)) {
+    if (const WorkerInfo* live = FindSession(id); live != nullptr) return live;
   }
   return nullptr;
 }

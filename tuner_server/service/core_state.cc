@@ -65,7 +65,9 @@ absl::StatusOr<std::string> CoreState::Register(const WorkerInfo& info, absl::Du
   TEMPER_RETURN_IF_ERROR(dispatcher_.MakeRoomFor(info));
   const std::string session = dispatcher_.Register(info, now);
   LogInfo({.worker = info.name, .key = info.device_key}, "a worker serves its device: {}", info.fingerprint);
-  WakeAllJobs();
+  for (const auto& [id, job] : jobs_) {
+    if (job.port != nullptr && job.port->spec().device_key == info.device_key) job.port->Wake();
+  }
   return session;
 }
 

@@ -35,7 +35,7 @@ class JsonFormatter : public spdlog::formatter {
     if (fields.lease != 0) line["lease"] = std::to_string(fields.lease);
     if (!fields.worker.empty()) line["worker"] = fields.worker;
     if (!fields.key.empty()) line["key"] = fields.key;
-    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string text = line.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) + "\n";
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override { return std::make_unique<JsonFormatter>(); }

@@ -25,10 +25,37 @@ size_t CharacterAt(std::string_view text) {
   return refused ? 0 : length;
 }
 
-bool IsControl(std::string_view character) {
+char32_t CodePoint(std::string_view character) {
   const auto lead = static_cast<unsigned char>(character[0]);
-  if (character.size() == 2) return lead == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
-  return character.size() == 1 && (lead < ' ' || lead == 0x7F);
+  char32_t code = character.size() == 1 ? lead : lead & (0x7Fu >> character.size());
+  for (const char c : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
+  return code;
+}
+
+struct Range {
+  char32_t first, last;
+};
+// In order. U+200C and U+200D are missing: Persian, Hindi and emoji need them.
+constexpr Range kControls[] = {
+    {0x0, 0x1F},         // controls of a terminal
+    {0x7F, 0x9F},        // likewise
+    {0xAD, 0xAD},        // soft hyphen: shows nothing
+    {0x61C, 0x61C},      // mark of Arabic letters: direction
+    {0x200B, 0x200B},    // space without width
+    {0x200E, 0x200F},    // marks of direction
+    {0x2028, 0x202E},    // line and paragraph separators; embeddings and overrides of direction
+    {0x2060, 0x206F},    // what shows nothing; isolates of direction
+    {0xFEFF, 0xFEFF},    // space without width, byte order mark
+    {0xFFF9, 0xFFFB},    // annotations between lines
+    {0xE0000, 0xE0FFF},  // tags and selectors: show nothing
+};
+
+bool IsControl(std::string_view character) {
+  const char32_t code = CodePoint(character);
+  for (const Range& range : kControls) {
+    if (code <= range.last) return code >= range.first;
+  }
+  return false;
 }
 
 // Most text is ASCII, which needs no more than a look at eight bytes at a time.
@@ -82,7 +109,9 @@ std::string ToUtf8(std::string_view text) {
 
 bool HasControls(std::string_view text) {
   bool found = false;
-  EachCharacter(text, [&](std::string_view character, bool) { found = found || IsControl(character); });
+  EachCharacter(text, [&](std::string_view character, bool is_character) {
+    found = found || (is_character && IsControl(character));
+  });
   return found;
 }
 

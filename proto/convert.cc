@@ -1,6 +1,7 @@
 #include "proto/convert.h"
 
 #include "base/utf8.h"
+#include "proto/limits.h"
 
 namespace temper {
 namespace {
@@ -128,16 +129,20 @@ absl::StatusOr<std::optional<BestAnswer>> FromWire(const v1::BestAnswer& answer)
   return BestAnswer{std::move(record), answer.level()};
 }
 
+std::string NameForWire(const std::string& stored) {
+  return HasControls(stored) ? std::string(CutUtf8(Escaped(stored), kLongestName)) : stored;
+}
+
 v1::JobSummary ToWire(const JobRow& row) {
   v1::JobSummary out;
   out.set_job(row.id);
-  out.set_model(row.model);
+  out.set_model(NameForWire(row.model));
   out.set_device_key(row.device_key);
   out.set_state(row.state);
   out.set_reason(ToUtf8(row.reason));
   out.set_trials(row.trials);
   out.set_best_ms(row.best_ms);
-  out.set_owner(row.owner);
+  out.set_owner(NameForWire(row.owner));
   out.set_priority(row.priority);
   return out;
 }

@@ -106,7 +106,7 @@ std::string ToJsonLine(const Record& r) {
       {"attempt", r.attempt},
       {"origin", r.origin},
       {"time", absl::FormatTime(kTimeFormat, absl::FromUnixMillis(r.time_unix_ms), absl::UTCTimeZone())}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 absl::StatusOr<Record> RecordFromJsonLine(std::string_view line) {

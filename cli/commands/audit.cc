@@ -1,10 +1,10 @@
 // audit: who did what, and who was refused.
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
 #include "cli/command.h"
 #include "cli/connect.h"
+#include "cli/json_line.h"
 #include "client/admin_client.h"
 
 namespace temper {
@@ -25,7 +25,7 @@ absl::Status Audit(const AuditOptions& o) {
           {"id", e.id()},        {"time_unix_ms", e.time_unix_ms()}, {"principal", e.principal()},
           {"call", e.call()},    {"subject", e.subject()},           {"verdict", e.verdict()},
           {"detail", e.detail()}};
-      std::printf("%s\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+      std::printf("%s\n", JsonText(line).c_str());
       continue;
     }
     const std::string time =

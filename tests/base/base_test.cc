@@ -203,8 +203,15 @@ TEST(TextTest, ControlCharactersAndBrokenOnesAreReplacedOrShown) {
   EXPECT_TRUE(HasControls("a\tb"));
   EXPECT_TRUE(HasControls("a\xc2\x9b"));  // CSI in one character
   EXPECT_FALSE(HasControls("f\xc3\xbcr \xc2\xa0"));
+  EXPECT_FALSE(HasControls("\xff\x9f")) << "no characters";
+  for (const char* hidden :
+       {"a\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\u2028", "\u00ad", "\ufeff", "\U000e0041"})
+    EXPECT_TRUE(HasControls(hidden)) << Escaped(hidden);
+  for (const char* shown : {"\u200d", "\u200c", "\u2027", "\u202f", "\u2070", "\u4e2d", "\U0001f600", "\u05d0"})
+    EXPECT_FALSE(HasControls(shown)) << shown;
   EXPECT_EQ(ToUtf8("f\xc3\xbcr\n\xff\xe2\x82"), "f\xc3\xbcr\n???");
   EXPECT_EQ(Escaped("f\xc3\xbcr\n\x1b[2J\xff"), "f\xc3\xbcr\\x0a\\x1b[2J\\xff");
+  EXPECT_EQ(Escaped("evil\u202egnp.exe"), "evil\\xe2\\x80\\xaegnp.exe");
 }
 
 }  // namespace

@@ -29,6 +29,14 @@ TEST(LogTest, AJsonLineHasTheFieldsThatAreKnown) {
   EXPECT_THAT(line["time"].get<std::string>(), testing::MatchesRegex("....-..-..T..:..:......Z"));
 }
 
+TEST(LogTest, NoLineHoldsWhatATerminalObeysOrReversesIn) {
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    CapturedLog log(format);
+    LogWarn({.worker = "a\u202eb"}, "of \u009b and \u202e");
+    for (const char c : log.text()) EXPECT_TRUE((c >= ' ' && c < 0x7F) || c == '\n') << log.text();
+  }
+}
+
 TEST(LogTest, FieldsBelongToOneLine) {
   CapturedLog log(LogFormat::kJson);
   LogInfo({.job = 7}, "first");

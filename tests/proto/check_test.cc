@@ -149,10 +149,12 @@ TEST(CheckTest, TextsAreUtf8OfALimitedLength) {
     ExpectRefused(row, WithText(field, std::string(most + 1, 'x')), "bytes");
     ExpectRefused(row, WithText(field, "hostile \xff"), "no UTF-8");
     ExpectRefused(row, WithText(field, "hostile \xed\xa0\x80"), "no UTF-8");
-    if (word)
+    if (word) {
       ExpectRefused(row, WithText(field, "hostile \x1b[2J"), "control characters");
-    else
+      ExpectRefused(row, WithText(field, "hostile \u202eelif"), "control characters");
+    } else {
       ExpectTaken(row, WithText(field, "two\nlines"));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "proto/convert.h"
 #include "tuner_server/service/calls.h"
 
 namespace temper {
@@ -35,7 +36,7 @@ absl::StatusOr<MintedToken> Make(Gate& gate, const v1::AddTokenRequest& request,
 v1::TokenSummary ToWire(const TokenRow& row) {
   v1::TokenSummary out;
   out.set_id(row.id);
-  out.set_owner(row.owner);
+  out.set_owner(NameForWire(row.owner));
   out.set_scopes(row.scopes);
   out.set_keys(row.keys);
   out.set_created_unix_ms(row.created_unix_ms);

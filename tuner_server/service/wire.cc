@@ -133,7 +133,7 @@ v1::JobEvent ToWire(const JobNews& news) {
   out.set_elapsed_s(news.elapsed_s);
   out.set_state(job.state);
   out.set_reason(job.reason);
-  out.set_model(job.model);
+  out.set_model(NameForWire(job.model));
   out.set_device_key(job.device_key);
   out.set_target(job.target);
   out.set_fingerprint(job.fingerprint);
@@ -185,7 +185,7 @@ v1::JobEvent FinalEvent(const JobRow& row) {
   out.set_state(row.state);
   out.set_reason(ToUtf8(row.reason));
   out.set_trials(static_cast<int32_t>(row.trials));
-  out.set_model(row.model);
+  out.set_model(NameForWire(row.model));
   out.set_device_key(row.device_key);
   out.set_target(row.target);
   return out;

@@ -30,6 +30,8 @@ struct RecordFilter {  // empty fields match all
   int64_t before_id = 0;      // cursor: ids below it; 0: all
   int64_t limit = 0;          // 0: all
   bool newest_first = false;  // else in id order
+  int64_t candidate = 0;      // with its attempt: the one execution's; 0: all
+  int attempt = 0;
 };
 
 struct BestQuery {

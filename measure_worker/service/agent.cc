@@ -421,8 +421,11 @@ absl::Status Agent::Submit(v1::SubmitResultsRequest results, bool again) {
     return reply.status();
   }
   const auto refused = std::count(reply->acked().begin(), reply->acked().end(), false);
-  if (refused > 0)
-    LogWarn(About(LeaseOf(results)), "the server refused {} results that contradict earlier ones", refused);
+  if (refused > 0) {
+    LogWarn(About(LeaseOf(results)),
+            "the server did not take {} results: they contradict earlier ones, or are of no work that it knows",
+            refused);
+  }
   return absl::OkStatus();
 }
 

@@ -21,6 +21,7 @@ bool Matches(const RecordFilter& f, const Record& r) {
   return Same(f.workload, r.workload) && Same(f.anchor, r.anchor) && Same(f.target, r.target) &&
          Same(f.device_key, r.device_key) && Same(f.template_name, r.template_name) && Same(f.purpose, r.purpose) &&
          (!f.outcome.has_value() || *f.outcome == r.outcome) && (f.job == 0 || f.job == r.job) && r.id > f.after_id &&
+         (f.candidate == 0 || (f.candidate == r.candidate && f.attempt == r.attempt)) &&
          (f.before_id == 0 || r.id < f.before_id) && (!f.put.has_value() || *f.put == IsPut(r));
 }
 

@@ -126,11 +126,14 @@ absl::StatusOr<Query> Select(Connection& db, const RecordFilter& f, int64_t firs
   std::string sql = absl::StrCat(kSelectRecords, "record.id BETWEEN ? AND ?");
   for (const Condition& c : conditions) sql += c.sql;
   if (f.put.has_value()) sql += *f.put ? " AND record.origin = 'put'" : " AND record.origin != 'put'";
+  // The first condition is its index's.
+  if (f.candidate != 0) sql += " AND record.candidate != 0 AND record.candidate = ? AND record.attempt = ?";
   absl::StrAppend(&sql, f.job != 0 ? " AND record.job = ?" : "", " ORDER BY record.id", f.newest_first ? " DESC" : "",
                   f.limit > 0 ? " LIMIT ?" : "");
   TEMPER_ASSIGN_OR_RETURN(Query query, db.Prepare(sql));
   query.Bind(first).Bind(last);
   for (const Condition& c : conditions) query.Bind(c.value);
+  if (f.candidate != 0) query.Bind(f.candidate).Bind(int64_t{f.attempt});
   if (f.job != 0) query.Bind(f.job);
   if (f.limit > 0) query.Bind(f.limit);
   return query;

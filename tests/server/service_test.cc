@@ -152,6 +152,29 @@ TEST_F(ServiceTest, ResultsAreAcknowledgedOnceStoredAndASecondTimeAlike) {
   EXPECT_THAT(Records(), SizeIs(results.results_size()));
 }
 
+// What a server before this one stored is in the store, and nowhere else.
+TEST_F(ServiceTest, TheNextServerRefusesWhatContradictsARecordAndWhatItKnowsNothingOf) {
+  ASSERT_TRUE(client_->SubmitJob(Request()).ok());
+  WorkerCalls worker(address_);
+  worker.Register(kKey, "w");
+  const v1::SubmitResultsRequest results = Measure(worker.Take());
+  ASSERT_GT(results.results_size(), 2);
+  v1::SubmitResultsReply reply;
+  ASSERT_TRUE(worker.Submit(results, reply).ok());
+  server_->Shutdown();
+  StartServer();
+  v1::SubmitResultsRequest again = results;
+  again.mutable_results(0)->set_costs_s(0, 1e-9);                                       // altered
+  again.mutable_results(1)->set_candidate(results.results(1).candidate() + (1 << 30));  // of no work
+  ASSERT_TRUE(worker.Submit(again, reply).ok());
+  ASSERT_EQ(reply.acked_size(), results.results_size());
+  EXPECT_FALSE(reply.acked(0));
+  EXPECT_FALSE(reply.acked(1));
+  for (int i = 2; i < reply.acked_size(); ++i) EXPECT_TRUE(reply.acked(i)) << "the same is acknowledged again";
+  EXPECT_THAT(Records(), SizeIs(results.results_size()));
+  EXPECT_THAT(server_->core().metrics().Text(), HasSubstr("temper_failures_total{class=\"conflicting_result\"} 1\n"));
+}
+
 TEST_F(ServiceTest, AJobFailsWhenNothingCanBeStoredForLong) {
   server_.reset();
   store_patience_ = absl::ZeroDuration();

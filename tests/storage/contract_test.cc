@@ -102,6 +102,9 @@ TEST_P(StoreContract, OneExecutionIsOneRecord) {
   EXPECT_GT((*ids)[1], first);
   EXPECT_EQ((*ids)[2], 0) << "twice in one group";
   EXPECT_EQ(All(*store_).size(), 2u);
+  ASSERT_EQ(All(*store_, {.candidate = 5, .attempt = 2}).size(), 1u);
+  EXPECT_EQ(All(*store_, {.candidate = 5, .attempt = 2})[0].id, (*ids)[1]);
+  EXPECT_EQ(All(*store_, {.candidate = 5, .attempt = 3}).size(), 0u);
   EXPECT_EQ(BestText(QueryFor(r)), "exact " + r.config) << "what was passed over is no best either";
   r.candidate = r.attempt = 0;
   EXPECT_GT(Add(r), 0);

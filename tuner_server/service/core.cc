@@ -10,6 +10,7 @@
 #include "tuner_server/service/left_behind.h"
 #include "tuner_server/service/job_runner.h"
 #include "tuner_server/service/results.h"
+#include "tuner_server/service/unknown_results.h"
 
 namespace temper {
 namespace {
@@ -139,7 +140,11 @@ void ServerCore::CommitterLoop() {
     const absl::Duration begun = Now();
     Failpoint("before_commit");
     absl::StatusOr<std::vector<int64_t>> ids = std::vector<int64_t>();
-    if (changes.size() > 0) ids = store_.Commit(changes);
+    if (const absl::Status looked_up = JudgeUnknown(store_, plan); !looked_up.ok()) {
+      ids = looked_up;
+    } else if (changes.size() > 0) {
+      ids = store_.Commit(changes);
+    }
     Failpoint("after_commit");
     const absl::Status stored = ids.status();
     if (stored.ok()) TellOfPassedOver(plan.records, *ids);
@@ -160,9 +165,8 @@ void ServerCore::Count(const CoreState::CommitPlan& plan, const absl::Status& st
       std::ranges::count_if(plan.fresh, [](const ItemResult& result) { return IsMeasured(result.outcome()); });
   throughput_.Add(clock_.Wall(), measured, static_cast<int64_t>(plan.fresh.size()) - measured);
   for (const CoreState::Submission& submission : plan.submissions) {
-    const auto refused = static_cast<double>(std::ranges::count(submission.acks, false));
-    metrics().Add(Metric::kAcks, "", static_cast<double>(submission.acks.size()) - refused);
-    metrics().Add(Metric::kFailures, "conflicting_result", refused);
+    metrics().Add(Metric::kAcks, "", static_cast<double>(std::ranges::count(submission.acks, true)));
+    metrics().Add(Metric::kFailures, "conflicting_result", submission.contradicting);
   }
 }
 

@@ -280,7 +280,8 @@ void CoreState::JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan
   plan.fresh.push_back(std::move(result));
 }
 
-void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan, Known& known) {
+void CoreState::JudgeSubmission(size_t place, absl::Time wall, CommitPlan& plan, Known& known) {
+  Submission& submission = plan.submissions[place];
   const ItemResult* refused = nullptr;  // the first
   std::string holder;                   // of its lease
   for (const ItemResult& result : submission.results) {
@@ -290,8 +291,11 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitP
     const ItemResult* same = first == known.end() ? nullptr : &plan.fresh[first->second];
     const bool contradicts = same != nullptr && !(same->trial == result.trial && same->model == result.model);
     const Dispatcher::Verdict verdict = dispatcher_.Judge(result);
-    submission.acks.push_back(verdict.judgement != Dispatcher::Judgement::kConflict && !contradicts);
-    if (!submission.acks.back() && refused == nullptr) {
+    const bool conflict = verdict.judgement == Dispatcher::Judgement::kConflict || contradicts;
+    if (verdict.judgement == Dispatcher::Judgement::kUnknown) plan.unknown.emplace_back(place, submission.acks.size());
+    submission.acks.push_back(!conflict && verdict.judgement != Dispatcher::Judgement::kUnknown);
+    submission.contradicting += conflict ? 1 : 0;
+    if (conflict && refused == nullptr) {
       refused = &result;
       holder = verdict.worker.name;
     }
@@ -312,7 +316,7 @@ void CoreState::JudgeSubmission(Submission& submission, absl::Time wall, CommitP
   if (refused == nullptr) return;
   LogWarn({.lease = refused->lease, .worker = holder},
           "item {} attempt {}: it contradicts what came first, or is another worker's: {} results of {} are refused",
-          refused->item, refused->attempt, std::ranges::count(submission.acks, false), submission.acks.size());
+          refused->item, refused->attempt, submission.contradicting, submission.acks.size());
 }
 
 void CoreState::PlanLeases(CommitPlan& plan, absl::Time wall) {
@@ -336,7 +340,7 @@ CoreState::CommitPlan CoreState::JudgeGroup(absl::Time wall) {
   }
   plan.submissions = std::exchange(submissions_, {});
   Known known;
-  for (Submission& submission : plan.submissions) JudgeSubmission(submission, wall, plan, known);
+  for (size_t i = 0; i < plan.submissions.size(); ++i) JudgeSubmission(i, wall, plan, known);
   for (const Dispatcher::GivenUp& lost : std::exchange(given_up_, {})) {
     const TrialResult result{.outcome = lost.outcome, .error = lost.error};
     if (lost.work->kind != WorkKind::kModel) {

@@ -103,6 +103,7 @@ class CoreState {
     std::vector<ItemResult> results;
     SubmitDone done;
     std::vector<bool> acks;  // once judged
+    int contradicting = 0;   // results that are refused
   };
   struct Delivery {
     int64_t job = 0;
@@ -128,6 +129,8 @@ class CoreState {
     std::vector<Submission> submissions;
     std::vector<ItemResult> fresh;  // to be committed
     std::vector<Delivery> deliveries;
+    // Results of no work known here, by submission and place in it: see JudgeUnknown.
+    std::vector<std::pair<size_t, size_t>> unknown;
   };
   // Takes all that waits: many submissions, one transaction.
   CommitPlan JudgeGroup(absl::Time wall);
@@ -217,7 +220,7 @@ class CoreState {
   void TendJobs(absl::Duration now, Actions& actions);
   // Results of one group, by lease, item and attempt: their place in CommitPlan::fresh.
   using Known = std::map<std::tuple<int64_t, int64_t, int>, size_t>;
-  void JudgeSubmission(Submission& submission, absl::Time wall, CommitPlan& plan, Known& known);
+  void JudgeSubmission(size_t place, absl::Time wall, CommitPlan& plan, Known& known);
   void JudgeResult(ItemResult result, absl::Time wall, CommitPlan& plan);
   void StoreFails(const absl::Status& why, absl::Duration now);
 

@@ -11,9 +11,10 @@
 namespace temper {
 namespace {
 
-bool Sound(const std::vector<double>& samples) {
-  return !samples.empty() && std::ranges::all_of(samples, [](double s) { return std::isfinite(s) && s > 0; });
-}
+bool Sound(const std::vector<double>& samples) { return !samples.empty() && std::ranges::all_of(samples, IsTime); }
+
+// Raced out is a measurement like any other, with too few samples to ever be best.
+Outcome KeptOutcome(Outcome outcome) { return outcome == Outcome::kRacedOut ? Outcome::kOk : outcome; }
 
 // What a worker says went wrong, as it is kept, logged and shown: one line, and nothing that a terminal obeys.
 std::string OneLine(std::string error) {
@@ -64,6 +65,11 @@ ItemResult Checked(ItemResult result) {
   return result;
 }
 
+bool IsRecordOf(const Record& record, const TrialResult& result) {
+  return record.outcome == KeptOutcome(result.outcome) && record.costs_s == result.costs_s &&
+         record.error == KeptError(result.error);
+}
+
 Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const TrialResult& result,
                   absl::Time wall) {
   Record record;
@@ -81,8 +87,7 @@ Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& work
   record.codegen_id = work.codegen_id;
   record.purpose = !is_final ? "search" : work.revalidate ? "revalidate" : "final";
   if (MeasuredInNoise(work.kind, item, result)) record.purpose = "canary";
-  // Raced out is a measurement like any other, with too few samples to ever be best.
-  record.outcome = result.outcome == Outcome::kRacedOut ? Outcome::kOk : result.outcome;
+  record.outcome = KeptOutcome(result.outcome);
   record.error = result.error;
   record.costs_s = result.costs_s;
   record.tuner = work.tuner;

@@ -16,5 +16,7 @@ ItemResult Checked(ItemResult result);
 
 Record MakeRecord(const Work& work, const WorkItem& item, const WorkerInfo& worker, const TrialResult& result,
                   absl::Time wall);
+// Whether the record is what MakeRecord made of this result.
+bool IsRecordOf(const Record& record, const TrialResult& result);
 
 }  // namespace temper

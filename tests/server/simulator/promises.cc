@@ -19,8 +19,8 @@ void Promises::Broken(const std::string& promise, const std::string& what) {
   world_.Note(absl::StrCat("BROKEN ", broken_));
 }
 
-void Promises::Acknowledged(const std::string& worker, int64_t lease, Execution execution) {
-  if (durable_.contains(execution) || !leases_.contains(lease)) return;
+void Promises::Acknowledged(const std::string& worker, Execution execution) {
+  if (durable_.contains(execution)) return;
   Broken("P1", absl::StrCat("the result of ", worker, " for item ", execution.first, " attempt ", execution.second,
                             " was acknowledged, and no record of it is durable"));
 }
@@ -35,7 +35,6 @@ void Promises::ServerIsUp() { up_since_ = world_.Monotonic(); }
 
 void Promises::ServerIsGone() {
   open_.clear();
-  leases_.clear();
   progress_.clear();
   given_.clear();
   owners_wait_.clear();
@@ -162,13 +161,11 @@ void Promises::CheckTurn(const Share& given, const std::vector<Share>& waiting) 
 }
 
 void Promises::Restored(int64_t lease, const Work& work) {
-  leases_.insert(lease);
   given_.insert(lease);
   for (const WorkItem& item : work.items) open_[item.id] = work.job;
 }
 
 void Promises::Granted(const Dispatcher::Grant& grant, int most_attempts) {
-  leases_.insert(grant.lease);
   for (const WorkItem& item : grant.work->items) {
     // What was handed back, or could not be granted in the end, does not count; but it does not go on for ever.
     if (item.attempt <= 4 * most_attempts) continue;

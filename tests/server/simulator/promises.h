@@ -31,7 +31,7 @@ class Promises {
   void Broken(const std::string& promise, const std::string& what);
 
   // --- a worker's side ---
-  void Acknowledged(const std::string& worker, int64_t lease, Execution execution);  // of a result that is to be kept
+  void Acknowledged(const std::string& worker, Execution execution);  // of a result that is to be kept
   // The server does not know its session any more, which it answered so shortly before.
   void Evicted(const std::string& worker, absl::Duration silent);
 
@@ -80,7 +80,6 @@ class Promises {
   std::string broken_;
   std::set<Execution> durable_;
   // Of this life of the server. One that was given up before it is nobody's any more.
-  std::set<int64_t> leases_;
   std::map<int64_t, int64_t> open_;  // unsettled items of live jobs, and whose they are
   std::set<int64_t> delivered_;
   std::map<int64_t, absl::Duration> progress_;  // of live jobs: when something was last told to them

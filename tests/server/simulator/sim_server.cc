@@ -6,6 +6,7 @@
 #include "tuner_server/service/job_steps.h"
 #include "tuner_server/service/left_behind.h"
 #include "tuner_server/service/results.h"
+#include "tuner_server/service/unknown_results.h"
 #include "tuner_server/service/wire.h"
 
 namespace temper::simulator {
@@ -142,8 +143,9 @@ class SimServer::Life : public JobHost {
     });
   }
   void StorePlan() {
+    absl::Status stored = JudgeUnknown(server_.disk_, *plan_);
     const Changes changes = plan_->changes();
-    const absl::Status stored = changes.size() > 0 ? server_.disk_.Commit(changes).status() : absl::OkStatus();
+    if (stored.ok() && changes.size() > 0) stored = server_.disk_.Commit(changes).status();
     server_.world_.Note(absl::StrCat("server: ", plan_->records.size(), " records: ", stored.message()));
     if (stored.ok()) server_.promises_.Stored(plan_->records);
     After(Soon(), [this, stored] {

@@ -257,7 +257,7 @@ void SimWorker::OnAcks(const absl::StatusOr<std::vector<bool>>& acks) {
   for (size_t i = 0; acks.ok() && i < sent.results.size(); ++i) {
     const ItemResult& result = sent.results[i];
     const bool kept = sent.batch && result.outcome() != Outcome::kInfrastructure && role_ != Role::kVerbose;
-    if ((*acks)[i] && kept) promises_.Acknowledged(name_, sent.lease, {result.item, result.attempt});
+    if ((*acks)[i] && kept) promises_.Acknowledged(name_, {result.item, result.attempt});
   }
   held_.erase(outbox_.front().lease);
   outbox_.pop_front();

@@ -45,6 +45,7 @@ class ServerConnection {
   absl::Status Told(const grpc::Status& status) const;
   // The server's address and how it is spoken to are right: it has answered once.
   void NoteAnswer() const { answered_ = true; }
+  bool answered() const { return answered_; }
 
   // `under_way` is told of the call's context before it begins, and of null once it is over.
   template <typename Stub, typename Request, typename Reply>

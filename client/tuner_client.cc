@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/natural_order.h"
+#include "base/secure_random.h"
 #include "client/incoming_stream.h"
 #include "proto/convert.h"
 #include "proto/limits.h"
@@ -66,6 +67,21 @@ struct StopSignal::Impl {
   std::condition_variable wake;
   bool cancelled = false;
   grpc::ClientContext* context = nullptr;  // of the call now running, if any
+
+  // For ServerConnection::Call; null: nothing ends the call.
+  static std::function<void(grpc::ClientContext*)> UnderWay(StopSignal* stop) {
+    return [stop](grpc::ClientContext* context) {
+      if (stop == nullptr) return;
+      std::lock_guard lock(stop->impl_->mutex);
+      stop->impl_->context = context;
+      if (stop->impl_->cancelled && context != nullptr) context->TryCancel();
+    };
+  }
+  // False: it was cancelled meanwhile.
+  bool Wait(absl::Duration time) {
+    std::unique_lock lock(mutex);
+    return !wake.wait_for(lock, absl::ToChronoMilliseconds(time), [this] { return cancelled; });
+  }
 };
 
 StopSignal::StopSignal() : impl_(std::make_unique<Impl>()) {}
@@ -99,10 +115,23 @@ absl::StatusOr<std::unique_ptr<TunerClient>> TunerClient::Connect(const std::str
 
 absl::Status TunerClient::WaitUntilReady(absl::Duration timeout) { return impl_->connection->WaitUntilReady(timeout); }
 
-absl::StatusOr<int64_t> TunerClient::SubmitJob(const v1::SubmitJobRequest& request) {
-  v1::SubmitJobReply reply;
-  TEMPER_RETURN_IF_ERROR(impl_->Call(&v1::TuningService::Stub::SubmitJob, request, reply));
-  return reply.job();
+absl::StatusOr<int64_t> TunerClient::SubmitJob(v1::SubmitJobRequest request, absl::Duration patience,
+                                               StopSignal* stop) {
+  if (request.request_id().empty()) request.set_request_id(SecureHex());
+  StopSignal own;
+  StopSignal& signal = stop != nullptr ? *stop : own;
+  absl::Time give_up = absl::InfiniteFuture();
+  for (absl::Duration back_off = kFirstBackOff;; back_off = std::min(back_off * 2, kMostBackOff)) {
+    v1::SubmitJobReply reply;
+    const absl::Status status = impl_->connection->Call(*impl_->stub, &v1::TuningService::Stub::SubmitJob, request,
+                                                        reply, StopSignal::Impl::UnderWay(&signal));
+    if (status.ok()) return reply.job();
+    if (signal.cancelled()) return absl::CancelledError("the submission was stopped");
+    give_up = std::min(give_up, absl::Now() + patience);
+    const bool again = absl::IsUnavailable(status) && impl_->connection->answered() && absl::Now() < give_up;
+    if (!again) return status;
+    if (!signal.impl_->Wait(back_off)) return absl::CancelledError("the submission was stopped");
+  }
 }
 
 absl::Status TunerClient::WatchJob(int64_t job, const std::function<bool(const v1::JobEvent&)>& on_event,
@@ -202,16 +231,10 @@ absl::StatusOr<std::vector<v1::Device>> TunerClient::ListDevices(const std::stri
   std::vector<v1::Device> devices;
   v1::ListDevicesRequest request;
   request.set_awaited_key(awaited_key);
-  const auto under_way = [stop](grpc::ClientContext* context) {
-    if (stop == nullptr) return;
-    std::lock_guard lock(stop->impl_->mutex);
-    stop->impl_->context = context;
-    if (stop->impl_->cancelled && context != nullptr) context->TryCancel();
-  };
   do {
     v1::ListDevicesReply reply;
-    TEMPER_RETURN_IF_ERROR(
-        impl_->connection->Call(*impl_->stub, &v1::TuningService::Stub::ListDevices, request, reply, under_way));
+    TEMPER_RETURN_IF_ERROR(impl_->connection->Call(*impl_->stub, &v1::TuningService::Stub::ListDevices, request, reply,
+                                                   StopSignal::Impl::UnderWay(stop)));
     devices.insert(devices.end(), reply.devices().begin(), reply.devices().end());
     if (!reply.next_after().empty() && reply.next_after() <= request.after()) return RefusedAnswer(kSamePage);
     request.set_after(reply.next_after());

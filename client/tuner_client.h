@@ -19,8 +19,8 @@ namespace temper {
 // How long who has a job waits for a server that went away: its machine may start again meanwhile, and the job goes on.
 inline constexpr absl::Duration kServerPatience = absl::Seconds(60);
 
-// Ends a WatchJob or a ListDevices from another thread (not from a signal handler: it takes a lock). For one call at a
-// time.
+// Ends a WatchJob, a SubmitJob or a ListDevices from another thread (not from a signal handler: it takes a lock). For
+// one call at a time.
 class StopSignal {
  public:
   StopSignal();
@@ -45,7 +45,11 @@ class TunerClient {
   // OK once the server answers. Waits for at most `timeout`.
   absl::Status WaitUntilReady(absl::Duration timeout);
 
-  absl::StatusOr<int64_t> SubmitJob(const v1::SubmitJobRequest& request);
+  // Gives the request a name, unless it has one, so that it can be sent again where the server, which answered before,
+  // went away: for `patience`, and never twice is it a job. kCancelled: `stop` is, and whether there is a job is not
+  // known.
+  absl::StatusOr<int64_t> SubmitJob(v1::SubmitJobRequest request, absl::Duration patience = kServerPatience,
+                                    StopSignal* stop = nullptr);
   // Calls `on_event` for each event until the job is in a final state (OK; the last event told it), `on_event` returns
   // false or `stop` is cancelled (kCancelled), or the stream breaks. A broken stream is taken up again at its cursor
   // for as long as the server is reachable again within `patience`.

@@ -166,6 +166,7 @@ constexpr FieldLimit kTable[] = {
     {"SubmitJobRequest.no_booster", kAny},
     {"SubmitJobRequest.workloads", kWorkload.Items(kTasks)},
     {"SubmitJobRequest.priority", kPriority},
+    {"SubmitJobRequest.request_id", kInstance},
     {"SubmitJobReply.job", kId},
     {"WatchJobRequest.job", kId},
     {"WatchJobRequest.cursor", kId},

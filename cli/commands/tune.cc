@@ -21,6 +21,7 @@ namespace {
 // Of a job that has no other limit.
 constexpr char kUsualMinGain[] = "0.5%";
 constexpr char kNoJobYet[] = "interrupted: there is no job yet";
+constexpr char kPerhapsAJob[] = "interrupted: the server may have the job already, see `temper jobs`";
 constexpr absl::Duration kLookAgain = absl::Milliseconds(250);  // for a worker of the key
 
 struct TuneOptions {
@@ -185,8 +186,7 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
     TEMPER_ASSIGN_OR_RETURN(target, AwaitDevice(*client, o.records.device, stop, &request));
   }
   TEMPER_RETURN_IF_ERROR(OptimizeModel(o.model, target, graph));
-  // The server may have gone while the model was optimised. Only the connection is waited for: a call that may have
-  // arrived is not made again, or there might be two jobs.
+  // The server may have gone while the model was optimised.
   if (!local && !Returns(*client, stop) && stop.cancelled()) return absl::CancelledError(kNoJobYet);
   request.set_model(name);
   request.set_graph_json(ToJson(graph));
@@ -194,7 +194,11 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
   if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command
     request.set_time_budget_ms(std::max<int64_t>(1, request.time_budget_ms() - static_cast<int64_t>(seconds() * 1e3)));
   }
-  TEMPER_ASSIGN_OR_RETURN(int64_t job, client->SubmitJob(request));
+  const absl::StatusOr<int64_t> submitted =
+      client->SubmitJob(request, local ? absl::ZeroDuration() : kServerPatience, &stop);
+  if (interrupts.interrupted() && !submitted.ok()) return absl::CancelledError(local ? kNoJobYet : kPerhapsAJob);
+  TEMPER_RETURN_IF_ERROR(submitted.status());
+  const int64_t job = *submitted;
 
   WatchedJob view;
   Progress progress(stderr, isatty(STDERR_FILENO) != 0, local);

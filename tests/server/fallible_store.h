@@ -30,7 +30,10 @@ class FallibleStore : public Store {
   absl::Status ScanBest(const RecordFilter& filter, const std::function<void(const Record&)>& visit) override {
     return below_->ScanBest(filter, visit);
   }
-  absl::StatusOr<int64_t> CreateJob(const JobRow& job) override { return below_->CreateJob(job); }
+  absl::StatusOr<int64_t> CreateJob(const JobRow& job) override {
+    if (before_create) before_create();
+    return below_->CreateJob(job);
+  }
   absl::Status UpdateJob(const JobRow& job) override {
     if (full_for_jobs) return absl::ResourceExhaustedError("the disk is full");
     return below_->UpdateJob(job);
@@ -52,7 +55,7 @@ class FallibleStore : public Store {
   std::atomic<bool> full = false, full_for_jobs = false;  // trials; jobs that change
   std::atomic<bool> damaged = false;
   // Set before the server has calls.
-  std::function<void()> before_best;
+  std::function<void()> before_best, before_create;
   std::function<void(const RecordFilter&)> before_scan;
 
  private:

@@ -175,6 +175,52 @@ TEST_F(ServiceTest, TheNextServerRefusesWhatContradictsARecordAndWhatItKnowsNoth
   EXPECT_THAT(server_->core().metrics().Text(), HasSubstr("temper_failures_total{class=\"conflicting_result\"} 1\n"));
 }
 
+TEST_F(ServiceTest, ARequestThatIsSentAgainIsTheSameJobAlsoAtTheNextServer) {
+  v1::SubmitJobRequest request = Request();
+  request.set_request_id("r1");
+  const int64_t job = *client_->SubmitJob(request);
+  EXPECT_EQ(*client_->SubmitJob(request), job);
+  EXPECT_NE(*client_->SubmitJob(Request()), job) << "another request";
+  const auto stranger = *TunerClient::Connect(address_, {.call_timeout = kPatience, .identity = "somebody else"});
+  EXPECT_NE(*stranger->SubmitJob(request), job) << "another's request";
+  server_->Shutdown();
+  StartServer();
+  EXPECT_EQ(*client_->SubmitJob(request), job);
+  EXPECT_THAT(*client_->ListJobs(), SizeIs(3));
+}
+
+TEST_F(ServiceTest, ASubmissionOutlastsItsServer) {
+  ASSERT_TRUE(client_->ListJobs().ok());
+  const auto client = *TunerClient::Connect(address_, {.call_timeout = kPatience});
+  ASSERT_TRUE(client->ListJobs().ok());
+  server_->Shutdown();
+  std::promise<void> begun;
+  auto job = std::async(std::launch::async, [&] {
+    begun.set_value();
+    return client->SubmitJob(Request());
+  });
+  begun.get_future().wait();
+  StartServer();
+  const absl::StatusOr<int64_t> submitted = job.get();
+  EXPECT_TRUE(submitted.ok()) << submitted.status();
+}
+
+// Its deadline is half a minute away.
+TEST_F(ServiceTest, ASubmissionIsInterruptedThoughTheServerDoesNotAnswer) {
+  std::promise<void> creating, answer;
+  store_.before_create = [&, goes_on = answer.get_future().share()] {
+    creating.set_value();
+    goes_on.wait();
+  };
+  StopSignal stop;
+  const auto client = *TunerClient::Connect(address_, {.call_timeout = kPatience});
+  auto submitted = std::async(std::launch::async, [&] { return client->SubmitJob(Request(), kPatience, &stop); });
+  creating.get_future().wait();
+  stop.Cancel();
+  EXPECT_TRUE(absl::IsCancelled(submitted.get().status()));
+  answer.set_value();
+}
+
 TEST_F(ServiceTest, AJobFailsWhenNothingCanBeStoredForLong) {
   server_.reset();
   store_patience_ = absl::ZeroDuration();

@@ -244,11 +244,16 @@ absl::Duration ServerCore::TickAge() const { return Now() - absl::Milliseconds(t
 absl::StatusOr<int64_t> ServerCore::SubmitJob(JobSpec spec, std::string request) {
   spec.wait_for_device = std::min(spec.wait_for_device, options().longest_wait);
   const size_t bytes = RequestBytes(spec);
-  const std::string owner = spec.owner;
+  const std::string owner = spec.owner, request_id = spec.request_id;
   // Before anything is made of it: many at once get no more places than there are.
-  TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) { return state_.ReservePlace(owner, bytes); }));
+  int64_t known = 0;
+  TEMPER_RETURN_IF_ERROR(Locked([&](Actions&) {
+    known = state_.FindRequest(owner, request_id);
+    return known != 0 ? absl::OkStatus() : state_.ReservePlace(owner, bytes, request_id);
+  }));
+  if (known != 0) return known;
   const absl::StatusOr<int64_t> id = CreateJob(std::move(spec), std::move(request));
-  Locked([&](Actions&) { state_.GiveBackPlace(owner, bytes); });
+  Locked([&](Actions&) { state_.GiveBackPlace(owner, bytes, request_id); });
   return id;
 }
 

@@ -423,8 +423,17 @@ CoreState::Load CoreState::LoadOf(const std::string* owner) const {
   return load;
 }
 
-absl::Status CoreState::ReservePlace(const std::string& owner, size_t bytes) {
+int64_t CoreState::FindRequest(const std::string& owner, const std::string& request_id) const {
+  if (request_id.empty()) return 0;
+  const auto found = std::ranges::find_if(jobs_, [&](const auto& entry) {
+    return entry.second.request_id == request_id && entry.second.feed->owner() == owner;
+  });
+  return found == jobs_.end() ? 0 : found->first;
+}
+
+absl::Status CoreState::ReservePlace(const std::string& owner, size_t bytes, const std::string& request_id) {
   TEMPER_RETURN_IF_ERROR(Serving());
+  if (arriving_.contains({owner, request_id})) return absl::UnavailableError("this request is being worked on");
   const Load all = LoadOf(nullptr), own = LoadOf(&owner);
   const size_t most = options_.most_jobs + options_.most_waiting, most_bytes = options_.most_request_bytes;
   if (all.jobs >= most) return absl::ResourceExhaustedError(absl::StrCat(most, " jobs are running or waiting already"));
@@ -441,16 +450,22 @@ absl::Status CoreState::ReservePlace(const std::string& owner, size_t bytes) {
         absl::StrCat("the requests of ", owner, "'s jobs that are running or waiting are too large together"));
   }
   reserved_.emplace(owner, bytes);
+  if (!request_id.empty()) arriving_.emplace(owner, request_id);
   return absl::OkStatus();
 }
 
-void CoreState::GiveBackPlace(const std::string& owner, size_t bytes) {
+void CoreState::GiveBackPlace(const std::string& owner, size_t bytes, const std::string& request_id) {
+  arriving_.erase({owner, request_id});
   reserved_.erase(reserved_.find({owner, bytes}));
 }
 
 bool CoreState::AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job) {
   if (stopping_) return false;
-  jobs_[id] = Job{.port = job, .feed = job->feed(), .bytes = bytes, .priority = job->feed()->row().priority};
+  jobs_[id] = Job{.port = job,
+                  .feed = job->feed(),
+                  .bytes = bytes,
+                  .priority = job->feed()->row().priority,
+                  .request_id = job->spec().request_id};
   return true;
 }
 

@@ -138,9 +138,12 @@ class CoreState {
   void FinishGroup(CommitPlan plan, const absl::Status& stored, absl::Duration now, Actions& actions);
 
   // --- jobs ---
-  // A place for a job whose request has so many bytes, until it is given back, be it to AddJob.
-  absl::Status ReservePlace(const std::string& owner, size_t bytes);
-  void GiveBackPlace(const std::string& owner, size_t bytes);
+  // The job that the owner's request of this id became; 0: none that is known, or it has no id.
+  int64_t FindRequest(const std::string& owner, const std::string& request_id) const;
+  // A place for a job whose request has so many bytes, until it is given back, be it to AddJob. kUnavailable: a request
+  // of this id has one already, and is no job yet.
+  absl::Status ReservePlace(const std::string& owner, size_t bytes, const std::string& request_id = "");
+  void GiveBackPlace(const std::string& owner, size_t bytes, const std::string& request_id = "");
   // False: the server stops, and the job is not taken.
   bool AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job);
   // What goes on from an earlier server.
@@ -185,7 +188,8 @@ class CoreState {
     std::shared_ptr<JobFeed> feed;
     size_t bytes = 0;  // of its request
     int priority = 0;
-    absl::Duration over_at;
+    std::string request_id = {};
+    absl::Duration over_at = absl::ZeroDuration();
   };
   struct Parked {
     SyncCall call;
@@ -235,6 +239,7 @@ class CoreState {
   std::map<std::string, absl::Duration> awaited_;  // keys that clients wait for: when they said so last
   std::map<int64_t, Job> jobs_;
   std::multiset<std::pair<std::string, size_t>> reserved_;  // owner and bytes of jobs to come
+  std::set<std::pair<std::string, std::string>> arriving_;  // owner and id of their requests
   JobPlaces places_;
   std::vector<std::shared_ptr<JobPort>> retired_;
   std::set<int64_t> search_wanted_, searching_;  // jobs

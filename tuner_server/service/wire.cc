@@ -176,6 +176,7 @@ absl::StatusOr<JobSpec> FromWire(const v1::SubmitJobRequest& r) {
   spec.booster = !r.no_booster();
   spec.workloads.assign(r.workloads().begin(), r.workloads().end());
   spec.priority = r.priority();
+  spec.request_id = r.request_id();
   return spec;
 }
 

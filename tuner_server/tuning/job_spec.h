@@ -34,6 +34,7 @@ struct JobSpec {
   std::vector<std::string> workloads;
   std::string owner;  // empty: nobody in particular
   int priority = 0;
+  std::string request_id;  // of its owner's, for whom it is the same job when it is sent again; empty: none
   // Spent under servers before this one; the job's limits are for all of it together.
   std::optional<absl::Duration> earlier_time;
 };

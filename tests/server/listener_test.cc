@@ -28,6 +28,7 @@
 #include "tests/chaos/raw_http2.h"
 #include "tests/chaos/process.h"
 #include "tests/chaos/unfinished_calls.h"
+#include "tuner_server/service/flood.h"
 #include "tuner_server/service/server.h"
 
 namespace temper {
@@ -394,6 +395,35 @@ TEST_F(ListenerTest, AHeaderOfManyFieldsIsCutOffBeforeItTakesMuchMemory) {
   };
   EXPECT_TRUE(CutsOffAHeader(server.address(), fields(0), fields));
   EXPECT_TRUE((*honest)->ListJobs().ok());
+}
+
+// gRPC's own limit closes the connection anew with each ping beyond it, which is dearer than any answer.
+TEST_F(ListenerTest, PingsAreAnsweredHoweverManyUntilTheyAreAFlood) {
+  constexpr size_t kPings = 20'000;
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db")}).ok());
+  const Descriptor peer = ConnectTcp(server.address());
+  const std::string ping = Frame(Http2Frame::kPing, 0, 0, "12345678");
+  ASSERT_TRUE(SendAll(peer.get(), Http2Preface()));
+  size_t answered = 0;
+  char buffer[65536];
+  for (size_t sent = 0; sent < kPings; sent += 100) {
+    std::string many;
+    for (int i = 0; i < 100; ++i) many += ping;
+    ASSERT_TRUE(SendAll(peer.get(), many)) << "after " << sent;
+    for (ssize_t n; answered < sent * ping.size(); answered += static_cast<size_t>(n)) {
+      n = recv(peer.get(), buffer, sizeof(buffer), 0);
+      ASSERT_GT(n, 0) << "after " << sent;
+    }
+  }
+  std::string flood;
+  for (int i = 0; i < 4096; ++i) flood += ping;
+  std::thread reader([&] { AwaitEnd(peer.get(), kPatienceMs); });
+  for (int64_t sent = 0; sent < FloodMeter::kBytesUnanswered * 8; sent += static_cast<int64_t>(flood.size())) {
+    if (!SendAll(peer.get(), flood)) break;
+  }
+  EXPECT_FALSE(SendAll(peer.get(), flood)) << "it is cut off";
+  reader.join();
 }
 
 TEST_F(ListenerTest, RequestsOfTheLargestSizeAreTakenToTheirEnd) {

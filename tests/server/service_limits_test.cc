@@ -1,4 +1,6 @@
 // What comes over the wire is limited and harms nobody else; what is listed comes in pages.
+#include <grpcpp/generic/generic_stub.h>
+
 #include "base/utf8.h"
 #include "proto/channel.h"
 #include "tests/server/service_fixture.h"
@@ -152,6 +154,28 @@ TEST_F(ServiceTest, RequestsKeepTheirLimitsInEveryCall) {
   EXPECT_THAT(server_->core().metrics().Text(),
               AllOf(HasSubstr("temper_rejected_messages_total{reason=\"no_deadline\"} 1\n"),
                     HasSubstr("temper_rejected_messages_total{reason=\"bad_field\"} 2\n")));
+}
+
+TEST_F(ServiceTest, WhatIsNoMessageIsRefusedAndCounted) {
+  grpc::GenericStub stub(grpc::CreateChannel(address_, grpc::InsecureChannelCredentials()));
+  for (const char* method : {"/temper.v1.TuningService/ListJobs", "/temper.v1.TuningService/WatchJob",
+                             "/temper.v1.WorkerService/Sync", "/temper.v1.AdminService/AddToken"}) {
+    grpc::ClientContext context;
+    SetDeadline(context);
+    const grpc::Slice slice("\xff\xff\xff");
+    const grpc::ByteBuffer request(&slice, 1);
+    grpc::ByteBuffer reply;
+    grpc::CompletionQueue queue;
+    const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
+    call->StartCall();
+    grpc::Status status;
+    call->Finish(&reply, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+    EXPECT_FALSE(status.ok()) << method;
+  }
+  EXPECT_THAT(server_->core().metrics().Text(), HasSubstr("temper_rejected_messages_total{reason=\"unreadable\"} 4\n"));
 }
 
 // A few bytes would become a gigabyte, before anybody is asked who calls.

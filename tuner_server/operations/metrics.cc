@@ -53,7 +53,7 @@ const std::vector<MetricDef>& Table() {
        "temper_rejected_messages_total",
        "Messages refused for what they hold, by reason.",
        "reason",
-       {"no_deadline", "too_large", "bad_field"}},
+       {"no_deadline", "too_large", "bad_field", "unreadable"}},
       {Metric::kDeniedCalls,
        kCounter,
        "temper_denied_calls_total",

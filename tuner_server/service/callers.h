@@ -35,7 +35,7 @@ class Callers {
   // PEM of the certificate whose key the caller proved to hold; empty: none.
   static std::string CertificateOf(const grpc::CallbackServerContext& context);
 
-  // A message was refused for what it holds: "no_deadline", "too_large", "bad_field".
+  // A message was refused for what it holds: "no_deadline", "too_large", "bad_field", "unreadable".
   void CountRejected(std::string_view reason) { metrics_.Add(Metric::kRejectedMessages, reason); }
 
   // Cancels the calls that last and whose callers no longer stand (Gate::StillStands). Revocations do so at once;

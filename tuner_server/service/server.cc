@@ -12,6 +12,7 @@
 #include "tuner_server/service/listener.h"
 #include "tuner_server/service/tls.h"
 #include "tuner_server/service/tuning_service.h"
+#include "tuner_server/service/unreadable.h"
 #include "tuner_server/service/worker_service.h"
 
 namespace temper {
@@ -150,6 +151,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));
   grpc::ServerBuilder builder;
   Configure(builder, options.connection_age, options.hurry);
+  builder.experimental().SetInterceptorCreators(CountUnreadable(impl->callers));
   auto connections = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(&impl->workers);

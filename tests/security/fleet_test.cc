@@ -614,6 +614,18 @@ TEST_F(FleetTest, WhatWasDoneIsAudited) {
                                                    "allowed AddToken bob read"));
 }
 
+TEST_F(FleetTest, WhatWasAllowedAndFailedIsAuditedWithItsReason) {
+  const absl::Status failed = admin_->RevokeToken("none");
+  ASSERT_FALSE(failed.ok());
+  const auto entries = admin_->ListAudit(2);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 2u);
+  EXPECT_EQ((*entries)[0].verdict(), "failed");
+  EXPECT_EQ((*entries)[0].detail(), failed.message());
+  EXPECT_EQ((*entries)[1].verdict(), "allowed");
+  for (const v1::AuditEntry& e : *entries) EXPECT_EQ(e.call() + " " + e.subject(), "RevokeToken none");
+}
+
 TEST_F(FleetTest, PeersOfOursAgreeOnTls13AndNobodyOnLessThan12) {
   EXPECT_EQ(Dial(address(), 0)->version, "TLSv1.3");
   EXPECT_EQ(Dial(address(), TLS1_2_VERSION)->version, "TLSv1.2");

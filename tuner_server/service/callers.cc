@@ -70,6 +70,14 @@ void Callers::Audit(const Admitted& admitted) {
   if (admitted.to_audit) gate_.Keep(*admitted.to_audit);
 }
 
+void Callers::AuditFailure(const Admitted& admitted, const absl::Status& why) {
+  if (!admitted.to_audit) return;
+  AuditRow row = *admitted.to_audit;
+  row.verdict = "failed";
+  row.detail = std::string(why.message());
+  gate_.Keep(row);
+}
+
 std::string Callers::CertificateOf(const grpc::CallbackServerContext& context) {
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
   return IsEncrypted(*auth) ? PropertyOf(*auth, GRPC_X509_PEM_CERT_PROPERTY_NAME) : "";

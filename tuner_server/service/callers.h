@@ -31,6 +31,8 @@ class Callers {
   absl::StatusOr<Admitted> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
   // Waits for the store; for threads that may.
   void Audit(const Admitted& admitted);
+  // What was audited before it was done was not done after all.
+  void AuditFailure(const Admitted& admitted, const absl::Status& why);
 
   // PEM of the certificate whose key the caller proved to hold; empty: none.
   static std::string CertificateOf(const grpc::CallbackServerContext& context);

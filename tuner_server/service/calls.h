@@ -66,7 +66,9 @@ inline grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, Callers& callers, gr
         // Nobody waits for the answer to a call that was given up meanwhile.
         if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
         callers.Audit(caller);
-        reactor->Finish(ToGrpc(work()));
+        const absl::Status done = work();
+        if (!done.ok()) callers.AuditFailure(caller, done);
+        reactor->Finish(ToGrpc(done));
       });
   if (!queued.ok()) reactor->Finish(ToGrpc(queued));
   return reactor;

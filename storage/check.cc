@@ -51,7 +51,14 @@ class Checker {
 
 }  // namespace
 
-bool IsTime(double seconds) { return seconds > 0 && seconds <= kMaxSeconds; }
+absl::Status CheckJobState(std::string_view state) {
+  if (std::find(std::begin(kJobStates), std::end(kJobStates), state) != std::end(kJobStates)) return absl::OkStatus();
+  std::string names;
+  for (const std::string_view name : kJobStates) absl::StrAppend(&names, names.empty() ? "" : ", ", std::string(name));
+  return absl::InvalidArgumentError(absl::StrCat("no job is kept in such a state; states are: ", names));
+}
+
+bool IsTime(double seconds) { return seconds >= kMinSeconds && seconds <= kMaxSeconds; }
 
 absl::Status CheckRecord(const Record& r) {
   Checker check("record");
@@ -76,7 +83,7 @@ absl::Status CheckRecord(const Record& r) {
   if (r.costs_s.size() > kMaxSamples) check.Refuse(r.costs_s.size(), " samples, at most ", kMaxSamples, " are taken");
   if (r.ok() && r.costs_s.empty()) check.Refuse("outcome ok without a sample");
   for (const double cost : r.costs_s) {
-    if (!IsTime(cost)) check.Refuse("a sample is ", cost, ", not a positive time of at most ", kMaxSeconds, " s");
+    if (!IsTime(cost)) check.Refuse("a sample is ", cost, ", not a time from ", kMinSeconds, " to ", kMaxSeconds, " s");
   }
   return check.status();
 }

@@ -3,6 +3,8 @@
 // later.
 #pragma once
 
+#include <string_view>
+
 #include "base/status.h"
 #include "storage/access.h"
 #include "storage/record.h"
@@ -21,7 +23,8 @@ inline constexpr size_t kMaxCodegenIdBytes = 128;
 inline constexpr size_t kMaxTunerBytes = 64;
 inline constexpr size_t kMaxErrorBytes = 1 << 10;  // and a job's reason
 inline constexpr size_t kMaxSamples = 1024;
-inline constexpr double kMaxSeconds = 1e9;  // of a sample: 30 years
+inline constexpr double kMinSeconds = 1e-9;  // of a sample: nothing is called and has ended in a few cycles
+inline constexpr double kMaxSeconds = 1e9;   // of a sample: 30 years
 inline constexpr int kMaxThreads = 4096;
 inline constexpr int64_t kMaxUnixMs = 253'402'300'799'999;  // the last of the year 9999
 inline constexpr size_t kMaxModelBytes = 256;               // of its name
@@ -34,7 +37,8 @@ inline constexpr size_t kMaxInstanceBytes = 128;
 inline constexpr size_t kMaxWorkBytes = 16 << 20;
 inline constexpr size_t kMaxAccessBytes = 4 << 10;  // of each text about rights
 
-bool IsTime(double seconds);  // as a sample may be: finite, positive, at most kMaxSeconds
+absl::Status CheckJobState(std::string_view state);  // of a row: whatever a job does while it runs, it is "running"
+bool IsTime(double seconds);                         // as a sample may be: from kMinSeconds to kMaxSeconds
 absl::Status CheckRecord(const Record& r);
 absl::Status CheckJob(const JobRow& job);
 absl::Status CheckLease(const LeaseRow& lease);

@@ -75,6 +75,9 @@ void AddOperationsOptions(CLI::App& app, temper::OperationsOptions& operations, 
                "The pages for machines may be where others reach them, without encryption and for anyone");
   app.add_option("--http-host", dashboard.hosts, "A name that the dashboard is reached by, behind a proxy")
       ->allow_extra_args(false)
+      ->check([](const std::string& name) {
+        return temper::IsHostName(name) ? "" : "it is a name such as tuner.example, without a port";
+      })
       ->needs(http);
   auto* snapshots = app.add_option("--snapshot-dir", operations.snapshots.directory,
                                    "Folder for snapshots of the database; without it none are taken");

@@ -348,6 +348,7 @@ TEST_F(DashboardTest, JobsComeInPages) {
   EXPECT_EQ(last["jobs"].size(), 2u);
   EXPECT_EQ(last["next"], 0);
   EXPECT_EQ(Got("/api/jobs", {{"state", "failed"}})["jobs"].size(), 3u);
+  EXPECT_EQ(Got("/api/jobs", {{"state", "cancelled"}})["jobs"].size(), 0u);
   EXPECT_EQ(Got("/api/jobs", {{"device", "phone"}})["jobs"].size(), 0u);
 }
 
@@ -439,6 +440,7 @@ TEST_F(DashboardTest, BadParametersAreRefusedByName) {
       {"/api/jobs", {"limit", "201"}},
       {"/api/jobs", {"before", "-1"}},
       {"/api/jobs", {"before", "x"}},
+      {"/api/jobs", {"state", "foo"}},
       {"/api/job", {"id", "0"}},
       {"/api/job", {"id", "9e9"}},
       {"/api/devices", {"offset", "-1"}},

@@ -230,6 +230,8 @@ Record SomeRecord(int64_t number) {
 
 TEST_F(ServerProcessTest, ASnapshotTakenUnderLoadRestoresWhatWasAcknowledgedBeforeIt) {
   const std::string folder = directory_.path() + "/snapshots";
+      {"--http", "127.0.0.1:0", "--http-host", "a b"},
+      {"--http", "127.0.0.1:0", "--http-host", "tuner:9191"},
   fs::create_directory(folder);
   const auto snapshots = Snapshots::Open(database(), {.directory = folder}, Clock::System());
   ASSERT_TRUE(snapshots.ok());

@@ -13,7 +13,7 @@ namespace {
 
 TEST_P(StoreContract, GivesBackEveryFieldOfARecord) {
   Record r = GoodRecord();
-  r.costs_s = {0.1, 1.0 / 3, 5e-324, 999999999.9999999};
+  r.costs_s = {0.1, 1.0 / 3, 1e-9, 999999999.9999999};
   r.cache_policy = "flushed";
   r.purpose = "canary";
   r.candidate = INT64_MAX;
@@ -349,7 +349,7 @@ TEST_P(StoreContract, ARevalidationRetiresWhatAWrongClockDatedIntoTheFuture) {
 }
 
 TEST_P(StoreContract, WhatWasPutNeverOutranksWhatWasMeasured) {
-  Record put = WithCosts(GoodRecord(), {1e-12, 1e-12, 1e-12});
+  Record put = WithCosts(GoodRecord(), {1e-9, 1e-9, 1e-9});
   put.config = "put";
   put.origin = "put";
   put.purpose = "final";
@@ -406,7 +406,7 @@ TEST_P(StoreContract, WhatWasPutSpeaksAgainstNothingThatWasMeasured) {
   revalidation.origin = "put";
   Add(revalidation);
   EXPECT_EQ(BestText(query), "exact " + GoodRecord().config);
-  Record standard = WithCosts(GoodRecord(), {1e-12});
+  Record standard = WithCosts(GoodRecord(), {1e-9});
   standard.config = "default";
   standard.origin = "put";
   Add(standard);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/natural_order.h"
+#include "storage/check.h"
 #include "tuner_server/dashboard/page.h"
 #include "tuner_server/dashboard/views.h"
 
@@ -94,6 +95,12 @@ class Parameters {
   }
 
   std::string Text(const std::string& name) const { return request_.Query(name); }
+  // Or nothing.
+  std::string JobState(const std::string& name) {
+    const std::string text = request_.Query(name);
+    if (!text.empty()) status_.Update(CheckJobState(text));
+    return text;
+  }
   // From `least` to `most`.
   int64_t Number(const std::string& name, int64_t otherwise, int64_t least, int64_t most) {
     const std::string text = request_.Query(name);
@@ -116,6 +123,12 @@ class Parameters {
 };
 
 }  // namespace
+
+bool IsHostName(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
+  });
+}
 
 Dashboard::Dashboard(ServerCore& core, Gate& gate, DashboardOptions options)
     : core_(core), gate_(gate), options_(std::move(options)), logins_(gate, core.clock()) {}
@@ -269,7 +282,7 @@ absl::StatusOr<std::string> Dashboard::Jobs(const HttpRequest& request) {
   Parameters given(request, {"before", "limit", "state", "device"});
   const JobFilter filter{.before_id = given.Number("before", 0, 1, INT64_MAX),
                          .limit = given.Number("limit", kDefaultPage, 1, kMostAPage),
-                         .state = given.Text("state"),
+                         .state = given.JobState("state"),
                          .device_key = given.Text("device")};
   TEMPER_RETURN_IF_ERROR(given.status());
   TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, core_.Jobs(filter));

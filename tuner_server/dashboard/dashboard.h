@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "security/gate.h"
@@ -15,6 +16,9 @@
 #include "tuner_server/service/core.h"
 
 namespace temper {
+
+// Whether a request's Host can be this name.
+bool IsHostName(std::string_view name);
 
 struct DashboardOptions {
   std::vector<std::string> hosts;  // names that it is reached by, beside localhost and addresses in digits

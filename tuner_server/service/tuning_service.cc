@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/hash.h"
 #include "security/rights.h"
+#include "storage/check.h"
 #include "tuner_server/service/calls.h"
 #include "tuner_server/service/slow_reader.h"
 #include "tuner_server/service/wire.h"
@@ -228,6 +229,7 @@ class ExportReactor : public grpc::ServerWriteReactor<v1::Record> {
 };
 
 absl::Status FillJobs(ServerCore& core, const v1::ListJobsRequest& request, v1::ListJobsReply* reply) {
+  if (!request.state().empty()) TEMPER_RETURN_IF_ERROR(CheckJobState(request.state()));
   const int page = PageSize(request.limit(), kDefaultItems);
   JobFilter filter{.before_id = request.before(), .limit = page, .state = request.state()};
   TEMPER_ASSIGN_OR_RETURN(const std::vector<JobRow> rows, core.Jobs(filter));

@@ -169,11 +169,19 @@ absl::Status Import(const DbOptions& o) {
   return Put(o, records);
 }
 
+// As an import: a damaged database adds nothing.
 absl::Status Merge(const DbOptions& o) {
   std::vector<Record> records;
   for (const std::string& path : o.files) {
     TEMPER_ASSIGN_OR_RETURN(std::unique_ptr<Store> store, OpenStore(path, OpenMode::kReadOnly));
-    TEMPER_RETURN_IF_ERROR(store->Scan({}, [&](const Record& r) { records.push_back(r); }));
+    absl::Status sound;
+    TEMPER_RETURN_IF_ERROR(store->Scan({}, [&](const Record& r) {
+      const absl::Status checked = CheckRecord(r);
+      if (!checked.ok())
+        sound.Update(absl::InvalidArgumentError(absl::StrCat(path, ": record ", r.id, ": ", checked.message())));
+      records.push_back(r);
+    }));
+    TEMPER_RETURN_IF_ERROR(sound);
   }
   return Put(o, records);
 }

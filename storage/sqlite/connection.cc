@@ -35,7 +35,7 @@ absl::Status ToStatus(const std::string& path, int code, const char* message, in
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", message,
-                                              "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+                                              "); restore a copy, or save what is left: docs/operations.md, Restore"));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::UnavailableError(absl::StrCat(path, ": locked by another program for more than ",

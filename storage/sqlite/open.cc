@@ -40,7 +40,7 @@ absl::Status TooNew(const std::string& path, int64_t version) {
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": the database is damaged (", what,
-                                          "); restore a copy, or save what is left with: sqlite3 FILE .recover"));
+                                          "); restore a copy, or save what is left: docs/operations.md, Restore"));
 }
 
 bool NotEmpty(const std::string& path) {

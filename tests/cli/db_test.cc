@@ -1,4 +1,6 @@
 // The commands of `temper db` that need no measurement.
+#include <sqlite3.h>
+
 #include "tests/chaos/process.h"
 #include "tests/cli/cli_fixture.h"
 #include "tests/storage/testing.h"
@@ -19,6 +21,20 @@ class DbTest : public CliTest {
     records[3] = Failure(Outcome::kBuildFailed, "no");
     for (size_t i = 0; i < records.size(); ++i) records[i].config = "config" + std::to_string(i);
     ASSERT_TRUE((*store)->Append(records).ok());
+  }
+  static void RunSql(const std::string& path, const std::string& sql) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    sqlite3_close(db);
+  }
+  // The manual's commands from this line on, to the end of their block.
+  static std::string ManualsBlock(const std::string& begin) {
+    std::ifstream manual(std::string(TEMPER_SOURCE_DIR) + "/docs/operations.md");
+    const std::string text((std::istreambuf_iterator<char>(manual)), std::istreambuf_iterator<char>());
+    const size_t at = text.find(begin);
+    EXPECT_NE(at, std::string::npos) << begin;
+    return text.substr(at, text.find("```", at) - at);
   }
   size_t Count(const std::string& options = "") {
     return Temper("db list --json --db " + db_ + " " + options).Lines().size();
@@ -44,6 +60,35 @@ TEST_F(DbTest, SaysForProgramsWhatWasMerged) {
     ASSERT_EQ(merged.Lines().size(), 1u) << merged.out;
     EXPECT_EQ(merged.Lines()[0], nlohmann::json({{"added", added}, {"known", 10 - added}}));
   }
+}
+
+TEST_F(DbTest, ARecordThatNoneMayBeIsNotMergedAndIsNamed) {
+  RunSql(db_, "UPDATE record SET template_version = -1 WHERE id = 4");
+  const Result refused = Temper("db merge " + db_ + " --db " + dir_ + "/other.db");
+  EXPECT_TRUE(IsOneLine(refused)) << refused.out;
+  EXPECT_NE(refused.out.find(db_ + ": record 4: "), std::string::npos) << refused.out;
+  EXPECT_EQ(Temper("db list --json --db " + dir_ + "/other.db").Lines().size(), 0u);
+}
+
+// As docs/operations.md says.
+TEST_F(DbTest, WhatIsLeftOfADamagedDatabaseIsSavedByTheShellOfSqlite) {
+  if (std::system("sqlite3 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "there is no sqlite3";
+  const std::string damaged = dir_ + "/damaged.db", saved = dir_ + "/saved.db";
+  {
+    std::vector<Record> many(2000, GoodRecord());
+    for (size_t i = 0; i < many.size(); ++i) many[i].config = "many" + std::to_string(i);
+    ASSERT_TRUE((*OpenStore(damaged))->Append(many).ok());
+  }
+  constexpr int kPage = 4096;
+  const auto page = static_cast<std::streamoff>(fs::file_size(damaged) / kPage / 2);
+  std::fstream(damaged, std::ios::in | std::ios::out | std::ios::binary).seekp(page * kPage)
+      << std::string(kPage, '\xa5');
+  const std::string block = ManualsBlock("sqlite3 damaged.db .dump");
+  EXPECT_TRUE(IsOneLine(Temper("db list --db " + damaged)));
+  ASSERT_EQ(std::system(("cd " + dir_ + " && PATH=" + kBin + ":$PATH && " + block + " > /dev/null 2>&1").c_str()), 0);
+  const size_t kept = Temper("db list --json --db " + saved).Lines().size();
+  EXPECT_GT(kept, 0u);
+  EXPECT_EQ(Count(), 10 + kept) << "beside those that were there";
 }
 
 TEST_F(DbTest, PrunesOnlyWhatItIsTold) {

@@ -119,6 +119,20 @@ void WatchParent() {
   }).detach();
 }
 
+// SQLite maps the index of its log into memory. Nothing can be read where its file ends too soon, and no other process
+// could read the database if there were no such file.
+void EndWithALineOnBusError() {
+  struct sigaction action {};
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one ends the process
+  action.sa_handler = [](int) {
+    constexpr char kLine[] =
+        "temper-server: a file that is in use was cut short, records.db-shm perhaps; what was acknowledged is kept: "
+        "start it again\n";
+    (void)!write(STDERR_FILENO, kLine, sizeof(kLine) - 1);
+  };
+  sigaction(SIGBUS, &action, nullptr);
+}
+
 // Those that end the server, which are blocked. Before any thread is made, so that all of them leave the signals to
 // this one.
 sigset_t TakeSignals() {
@@ -178,6 +192,7 @@ int main(int argc, char** argv) {
 
   const sigset_t ends = TakeSignals();
   RaiseDescriptorLimit();
+  EndWithALineOnBusError();
   if (parent_watch) WatchParent();
 
   if (const absl::Status allowed = temper::CheckListenAddress(options); !allowed.ok()) {

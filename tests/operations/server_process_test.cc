@@ -78,6 +78,18 @@ class Program {
   int status_ = 0;
 };
 
+Record SomeRecord(int64_t number) {
+  return {.workload = "w",
+          .anchor = "a",
+          .target = "t",
+          .device_key = "laptop",
+          .fingerprint = "toy",
+          .template_name = "gemm",
+          .config = absl::StrCat("x=", number),
+          .codegen_id = "c1",
+          .costs_s = {1e-3, 1e-3, 1e-3}};
+}
+
 class ServerProcessTest : public ::testing::Test {
  protected:
   void SetUp() override { directory_ = *TemporaryDirectory::Make(); }
@@ -187,6 +199,24 @@ TEST_F(ServerProcessTest, EndsInOrderWhenItsTerminalIsGone) {
   EXPECT_EQ(server.Wait(), 0);
 }
 
+TEST_F(ServerProcessTest, WhatIsCutShortUnderItEndsItWithALineAndTheNextGoesOn) {
+  const std::vector<Record> records = {SomeRecord(1)};
+  {
+    Program server(Command({}));
+    const auto client = TunerClient::Connect(After(server.Line(), "temper-server listening on "));
+    ASSERT_TRUE((*client)->PutRecords(records).ok());
+    fs::resize_file(database() + "-shm", 0);
+    (void)(*client)->PutRecords(std::vector<Record>{SomeRecord(2)});
+    EXPECT_THAT(server.Line(), HasSubstr("cut short"));
+    EXPECT_NE(server.Wait(), 0);
+  }
+  Program next(Command({}));
+  const auto client = TunerClient::Connect(After(next.Line(), "temper-server listening on "));
+  const auto ids = (*client)->PutRecords(records);
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(ids->at(0), 0) << "what was acknowledged is there";
+}
+
 TEST_F(ServerProcessTest, BadOptionsAreOneLineAndAnExitCode) {
   const std::vector<std::vector<std::string>> bad = {
       {"--http", "9191"},
@@ -200,6 +230,8 @@ TEST_F(ServerProcessTest, BadOptionsAreOneLineAndAnExitCode) {
       {"--snapshot-dir", ""},
       {"--snapshot-every", "1h"},
       {"--http-host", "tuner"},
+      {"--http", "127.0.0.1:0", "--http-host", "a b"},
+      {"--http", "127.0.0.1:0", "--http-host", "tuner:9191"},
       {"--jobs-per-owner", "0"},
       {"--listen", "[::1"},
       {"--dir=", "x"},
@@ -216,22 +248,8 @@ TEST_F(ServerProcessTest, BadOptionsAreOneLineAndAnExitCode) {
   }
 }
 
-Record SomeRecord(int64_t number) {
-  return {.workload = "w",
-          .anchor = "a",
-          .target = "t",
-          .device_key = "laptop",
-          .fingerprint = "toy",
-          .template_name = "gemm",
-          .config = absl::StrCat("x=", number),
-          .codegen_id = "c1",
-          .costs_s = {1e-3, 1e-3, 1e-3}};
-}
-
 TEST_F(ServerProcessTest, ASnapshotTakenUnderLoadRestoresWhatWasAcknowledgedBeforeIt) {
   const std::string folder = directory_.path() + "/snapshots";
-      {"--http", "127.0.0.1:0", "--http-host", "a b"},
-      {"--http", "127.0.0.1:0", "--http-host", "tuner:9191"},
   fs::create_directory(folder);
   const auto snapshots = Snapshots::Open(database(), {.directory = folder}, Clock::System());
   ASSERT_TRUE(snapshots.ok());

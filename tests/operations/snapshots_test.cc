@@ -98,6 +98,18 @@ TEST_F(SnapshotsTest, AFailureDropsNothing) {
   EXPECT_FALSE(snapshots.Take().ok());
 }
 
+TEST_F(SnapshotsTest, AClockThatRanAheadForAWhileHidesNoSnapshot) {
+  clock_.Advance(absl::Hours(24));
+  ASSERT_TRUE(Open(1).Take().ok());
+  clock_.Advance(-absl::Hours(23));
+  EXPECT_EQ(Open(1).Age(), std::nullopt) << "one is due";
+  AddJob();
+  ASSERT_TRUE(Open(1).Take().ok());
+  ASSERT_THAT(Open(1).Files(), SizeIs(1));
+  EXPECT_EQ(JobsIn(Open(1).Files()[0]), 1u) << "the one that was taken stays";
+  EXPECT_EQ(Open(1).Age(), absl::ZeroDuration());
+}
+
 TEST_F(SnapshotsTest, OptionsAreChecked) {
   EXPECT_TRUE(absl::IsInvalidArgument(Snapshots::Open("memory:", {.directory = kept_}, clock_).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(Snapshots::Open(database_, {.directory = kept_ + "/none"}, clock_).status()));

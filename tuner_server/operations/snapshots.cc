@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <ranges>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -61,9 +62,12 @@ std::vector<std::string> Snapshots::Files() const {
 }
 
 std::optional<absl::Time> Snapshots::Newest() const {
-  const std::vector<std::string> files = Files();
-  if (files.empty()) return std::nullopt;
-  return TimeOf(fs::path(files.back()).filename().string(), stem_);
+  // What is dated later than now was taken while the clock was wrong: it says nothing about those since.
+  const std::string now = PathAt(clock_->Wall());
+  for (const std::string& file : Files() | std::views::reverse) {
+    if (file <= now) return TimeOf(fs::path(file).filename().string(), stem_);
+  }
+  return std::nullopt;
 }
 
 std::optional<absl::Duration> Snapshots::Age() const {
@@ -73,10 +77,12 @@ std::optional<absl::Duration> Snapshots::Age() const {
 }
 
 absl::Status Snapshots::Take() {
-  TEMPER_RETURN_IF_ERROR(SnapshotStore(database_, PathAt(clock_->Wall())));
-  const std::vector<std::string> files = Files();
+  const std::string taken = PathAt(clock_->Wall());
+  TEMPER_RETURN_IF_ERROR(SnapshotStore(database_, taken));
+  std::vector<std::string> others = Files();
+  std::erase(others, taken);  // it stays, however others are dated
   std::error_code error;
-  for (size_t i = 0; i + static_cast<size_t>(options_.keep) < files.size(); ++i) fs::remove(files[i], error);
+  for (size_t i = 0; i + static_cast<size_t>(options_.keep) <= others.size(); ++i) fs::remove(others[i], error);
   return absl::OkStatus();
 }
 

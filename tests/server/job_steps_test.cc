@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <new>
 
+#include "tests/base/captured_log.h"
 #include "tests/server/fallible_store.h"
 #include "tests/server/toys.h"
 
@@ -99,6 +101,7 @@ TEST(JobSteps, AnEndThatCanNotBeStoredIsStoredLater) {
   LonelyHost host;
   JobSteps steps(host, Plan(host));
   host.store_.full_for_jobs = true;
+  const CapturedLog log(LogFormat::kText);
   absl::Duration due = host.clock_.Monotonic();
   for (int i = 0; i < 20; ++i) {
     due = steps.Step({}, host.clock_.Monotonic());
@@ -107,6 +110,8 @@ TEST(JobSteps, AnEndThatCanNotBeStoredIsStoredLater) {
     host.clock_.Advance(due - host.clock_.Monotonic());
   }
   EXPECT_EQ(steps.view().state, "queued") << "told only when it is stored";
+  const std::string lines = log.text();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << "a full disk is not filled with lines: " << lines;
   host.store_.full_for_jobs = false;
   steps.Step({}, host.clock_.Monotonic());
   EXPECT_TRUE(steps.over());

@@ -5,6 +5,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/log.h"
 #include "base/utf8.h"
@@ -330,7 +331,8 @@ absl::Duration JobSteps::Finish(absl::Duration now) {
     stored = host_.store().UpdateJob(row_);
   }
   if (!stored.ok() && !absl::IsNotFound(stored) && !server_ends_) {
-    LogError({.job = row_.id}, "the job's end can not be stored yet: {}", stored.ToString());
+    if (!std::exchange(told_that_end_waits_, true))
+      LogError({.job = row_.id}, "the job's end can not be stored yet: {}", stored.ToString());
     return now + kStoreAgain;
   }
   if (!stored.ok() && !absl::IsNotFound(stored)) row_.state = kSuspended;  // the next server ends it

@@ -85,7 +85,7 @@ class JobSteps {
   size_t prepared_ = 0;  // tasks
   std::unique_ptr<JobLoop> loop_;
   std::string stop_state_, stop_reason_;
-  bool server_ends_ = false;
+  bool server_ends_ = false, told_that_end_waits_ = false;
   // In workers' hands since before this server, as of the loop's making, and what came of it until the tasks were
   // prepared.
   std::vector<WorkItem> adopted_;

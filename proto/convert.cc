@@ -129,8 +129,8 @@ absl::StatusOr<std::optional<BestAnswer>> FromWire(const v1::BestAnswer& answer)
   return BestAnswer{std::move(record), answer.level()};
 }
 
-std::string NameForWire(const std::string& stored) {
-  return HasControls(stored) ? std::string(CutUtf8(Escaped(stored), kLongestName)) : stored;
+std::string NameForWire(const std::string& name) {
+  return HasControls(name) ? std::string(CutUtf8(Escaped(name), kLongestName)) : name;
 }
 
 v1::JobSummary ToWire(const JobRow& row) {

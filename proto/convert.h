@@ -29,8 +29,8 @@ absl::StatusOr<std::optional<BestAnswer>> FromWire(const v1::BestAnswer& answer)
 
 v1::JobSummary ToWire(const JobRow& row);
 
-// A name that is stored may be from before names were held to what they are held to now (HasControls): nobody takes an
-// answer with it. It is escaped, and cut to kLongestName.
-std::string NameForWire(const std::string& stored);
+// A name that is a file's, or is stored from before names were held to what they are held to now (HasControls): nobody
+// takes a message with it. It is escaped, and cut to kLongestName.
+std::string NameForWire(const std::string& name);
 
 }  // namespace temper

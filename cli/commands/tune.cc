@@ -13,6 +13,7 @@
 #include "cli/report/progress.h"
 #include "cli/report/tune_report.h"
 #include "compiler/graph/graph_json.h"
+#include "proto/convert.h"
 #include "tuner_server/search/tuner.h"
 
 namespace temper {
@@ -188,7 +189,7 @@ absl::StatusOr<bool> Tune(TuneOptions o) {
   TEMPER_RETURN_IF_ERROR(OptimizeModel(o.model, target, graph));
   // The server may have gone while the model was optimised.
   if (!local && !Returns(*client, stop) && stop.cancelled()) return absl::CancelledError(kNoJobYet);
-  request.set_model(name);
+  request.set_model(NameForWire(name));
   request.set_graph_json(ToJson(graph));
   graph = Graph();                     // the weights are wanted no more
   if (request.time_budget_ms() > 0) {  // the budget runs from the start of the command

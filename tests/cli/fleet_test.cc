@@ -120,8 +120,14 @@ TEST_F(FleetTest, TheComposeFileStartsAFleetThatKnowsItsOwn) {
   // Another start of all of it goes on with what is there.
   a.KillAndWait();
   StartWorker(a, "worker-a");
-  const Result tuned = As("tune " + model_ + " --server " + address_ + " --device a --trials 4");
+  // The model's name would reverse what stands behind it.
+  const std::string odd = dir_ + "/tiny\u202e.onnx";
+  fs::copy_file(model_, odd);
+  const Result tuned = As("tune " + odd + " --server " + address_ + " --device a --trials 4");
   EXPECT_EQ(tuned.code, 0) << tuned.out;
+  const std::string jobs = As("jobs").out;
+  EXPECT_EQ(jobs.find("\u202e"), std::string::npos) << jobs;
+  EXPECT_NE(jobs.find("tiny\\"), std::string::npos) << jobs;
   const std::string devices = As("devices").out;
   for (const char* column : {"key", "state", "lease", "trials", "failures", "canary", "last seen s", "fingerprint"}) {
     EXPECT_NE(devices.substr(0, devices.find('\n')).find(column), std::string::npos) << column << " in\n" << devices;

@@ -80,10 +80,11 @@ nlohmann::ordered_json TuneReport::Json() const {
 
 void TuneReport::Print(std::FILE* out, bool revalidated) const {
   const v1::JobEvent& job = view.latest;
+  const std::string name = Escaped(model);
   if (revalidated) {
-    absl::FPrintF(out, "%s: measured again in %.1f s", model, seconds);
+    absl::FPrintF(out, "%s: measured again in %.1f s", name, seconds);
   } else {
-    absl::FPrintF(out, "%s: %d trials in %.1f s (%.1f a second)", model, job.trials(), seconds,
+    absl::FPrintF(out, "%s: %d trials in %.1f s (%.1f a second)", name, job.trials(), seconds,
                   job.trials() / std::max(1e-9, seconds));
   }
   if (job.tuned_ms() > 0) {

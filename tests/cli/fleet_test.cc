@@ -125,6 +125,7 @@ TEST_F(FleetTest, TheComposeFileStartsAFleetThatKnowsItsOwn) {
   fs::copy_file(model_, odd);
   const Result tuned = As("tune " + odd + " --server " + address_ + " --device a --trials 4");
   EXPECT_EQ(tuned.code, 0) << tuned.out;
+  EXPECT_EQ(tuned.out.find("\u202e"), std::string::npos) << tuned.out;
   const std::string jobs = As("jobs").out;
   EXPECT_EQ(jobs.find("\u202e"), std::string::npos) << jobs;
   EXPECT_NE(jobs.find("tiny\\"), std::string::npos) << jobs;

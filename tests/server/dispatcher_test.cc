@@ -704,6 +704,28 @@ TEST_F(DispatcherTest, EachItemSettlesOnceUnderRandomFaults) {
   }
 }
 
+TEST_F(DispatcherTest, StatesAreCountedAsTheyAreShown) {
+  const std::string left = dispatcher_.Register(Worker("left"), Now());
+  const std::string measuring = dispatcher_.Register(Worker("measuring"), Now());
+  dispatcher_.Leave(left, "the test wants it to", Now());
+  dispatcher_.HoldBack(dispatcher_.Register(Worker("pending"), Now()), "it waits");
+  dispatcher_.Register(Worker("drained"), Now());
+  dispatcher_.Drain("", "drained", "");
+  dispatcher_.Register(Worker("idle", "another key"), Now());
+  dispatcher_.Add(Batch(1), Now());
+  ASSERT_THAT(Take(measuring), SizeIs(1));
+  dispatcher_.Add(Batch(1, 2), Now());
+  WorkerInfo other = Worker("other version"), target = Worker("other target");
+  other.codegen_id = "c2";
+  target.target = "t2";
+  dispatcher_.Register(other, Now());
+  dispatcher_.Register(target, Now());
+  std::map<std::string, int64_t> shown;
+  for (const Dispatcher::SessionView& view : dispatcher_.Sessions()) ++shown[view.state];
+  EXPECT_THAT(shown, SizeIs(7)) << "one in each state";
+  EXPECT_EQ(dispatcher_.SessionsByState(), shown);
+}
+
 TEST_F(DispatcherTest, PagesHoldEachSessionOnceAndItsPlaceStays) {
   std::vector<std::string> sessions;
   for (int i = 0; i < 9; ++i) sessions.push_back(dispatcher_.Register(Worker(absl::StrCat("w", i / 2)), Now()));

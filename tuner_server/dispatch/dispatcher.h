@@ -182,6 +182,7 @@ class Dispatcher {
     std::vector<CanaryReading> canary = {};  // the latest, oldest first
   };
   std::vector<SessionView> Sessions() const;
+  std::map<std::string, int64_t> SessionsByState() const;  // how many
   // At most `most` of them, those whose places come after `after`, in the order of their places. A place stays as long
   // as the device does, and names nobody's session.
   struct SessionPage {
@@ -281,6 +282,8 @@ class Dispatcher {
   void Erase(const std::string& id);
   std::vector<std::string> TakenOver(const WorkerInfo& info) const;  // by a worker that registers
   SessionView ViewOf(const Session& session) const;
+  const char* StateOf(const Session& session) const;
+  const Work* AnyQueuedFor(const std::string& key) const;  // null: nothing is queued
   Serving ServingOf(const DeviceKind& kind) const;
   int64_t NewLease();
   bool Fits(const Session& session, const Piece& piece, absl::Duration now) const;

@@ -79,32 +79,41 @@ absl::Duration Dispatcher::GrantedAt(const std::vector<int64_t>& ids) const {
   return first;
 }
 
+const Work* Dispatcher::AnyQueuedFor(const std::string& key) const {
+  const auto queue = queues_.find(key);
+  return queue == queues_.end() ? nullptr : queue->second.Find([](const Piece&) { return true; })->work.get();
+}
+
+const char* Dispatcher::StateOf(const Session& session) const {
+  if (session.lost) return "lost";
+  if (!WhyNothing(session).empty()) return session.held_back.empty() ? "drained" : "pending";
+  if (!session.leases.empty()) return "measuring";
+  const Work* queued = AnyQueuedFor(session.info.device_key);
+  if (queued == nullptr) return "idle";
+  if (queued->codegen_id != session.info.codegen_id) return "version_mismatch";
+  return queued->target != session.info.target ? "target_mismatch" : "idle";
+}
+
+std::map<std::string, int64_t> Dispatcher::SessionsByState() const {
+  std::map<std::string_view, int64_t> counts;
+  for (const auto& [id, session] : sessions_) ++counts[StateOf(session)];
+  return {counts.begin(), counts.end()};
+}
+
 Dispatcher::SessionView Dispatcher::ViewOf(const Session& session) const {
-  SessionView view{session.info, "idle", session.reason, session.trials, session.failures, session.last_seen};
+  SessionView view{session.info, StateOf(session), session.reason, session.trials, session.failures, session.last_seen};
   view.drift = session.canary.latest();
   view.canary = session.canary.readings();
-  const auto queue = queues_.find(session.info.device_key);
   if (!session.leases.empty()) {
     const Lease& lease = leases_.at(*session.leases.begin());
     view.job = lease.work->job;
     view.lease_since = lease.granted;
   }
-  if (session.lost) {
-    view.state = "lost";
-  } else if (!WhyNothing(session).empty()) {
-    view.state = session.held_back.empty() ? "drained" : "pending";
-    view.reason = WhyNothing(session);
-  } else if (!session.leases.empty()) {
-    view.state = "measuring";
-  } else if (queue != queues_.end()) {
-    const Work& work = *queue->second.Find([](const Piece&) { return true; })->work;
-    const bool version = work.codegen_id != session.info.codegen_id;
-    if (version || work.target != session.info.target) {
-      view.state = version ? "version_mismatch" : "target_mismatch";
-      view.reason = version ? absl::StrCat("a job needs codegen id '", work.codegen_id, "'")
-                            : absl::StrCat("a job needs target '", work.target, "'");
-    }
-  }
+  if (!session.lost && !WhyNothing(session).empty()) view.reason = WhyNothing(session);
+  if (view.state == "version_mismatch")
+    view.reason = absl::StrCat("a job needs codegen id '", AnyQueuedFor(session.info.device_key)->codegen_id, "'");
+  if (view.state == "target_mismatch")
+    view.reason = absl::StrCat("a job needs target '", AnyQueuedFor(session.info.device_key)->target, "'");
   return view;
 }
 

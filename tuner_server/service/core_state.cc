@@ -537,7 +537,7 @@ FleetStatus CoreState::Status() const {
     if (job.port != nullptr) ++status.keys[job.port->spec().device_key].jobs;
   }
   for (const auto& [key, said] : awaited_) status.keys[key].awaited = true;
-  for (const Dispatcher::SessionView& session : dispatcher_.Sessions()) ++status.workers[session.state];
+  status.workers = dispatcher_.SessionsByState();
   const Dispatcher::Failures& failures = dispatcher_.failures();
   status.failures = {{"lease_expired", failures.expired_leases},
                      {"worker_lost", failures.lost_workers},

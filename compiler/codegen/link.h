@@ -22,6 +22,7 @@ struct PlanStep {
   std::string symbol;  // of the kernel; empty: a copy of `copy_bytes` from args[0] to args[1]
   std::vector<PlanArg> args;
   int64_t copy_bytes = 0, workspace_bytes = 0, thread_workspace_bytes = 0, workspace_offset = 0;
+  int64_t extent = 0, least = 0;  // as temper_step has them
 };
 struct PlanExtent {
   int64_t axis, told_by;  // as temper_extent has them
@@ -32,6 +33,7 @@ struct PlanIo {
   Shape shape;
   Shape least = {};                 // as temper_io has it; empty: `shape`
   std::vector<PlanExtent> extents;  // the same
+  bool unread = false;              // the same
 };
 struct PlanVariant {
   std::vector<PlanIo> inputs, outputs;

@@ -1,6 +1,7 @@
 #include "compiler/graph/behind.h"
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/ops/templates/stages.h"
 #include "compiler/ops/templates/winograd.h"
@@ -70,14 +71,17 @@ std::optional<Behind> BeyondTiles(const Behind& b) {
 // Of the values of a graph those that its inputs, its outputs and its kernels tell.
 class Finder {
  public:
-  explicit Finder(const Graph& g) : g_(g), found_{{g.values.size(), std::vector<Behind>()}, {}} {
+  explicit Finder(const Graph& g) : g_(g) {
+    found_.of.resize(g.values.size());
     found_.limits.resize(g.values.size());
+    found_.unread_inputs.resize(g.inputs.size(), false);
   }
 
   GraphBehind Find() && {
     for (const InputExtent& e : g_.input_extents) OfInput(e);
     for (const Group& group : g_.groups) Forward(group);
     FindUnread();
+    FindUnreadInputs();
     return std::move(found_);
   }
 
@@ -130,6 +134,51 @@ class Finder {
     for (size_t i = 0; i < g_.outputs.size(); ++i) Meet(g_.outputs[i], OfOutput(static_cast<int>(i)));
     for (size_t i = steps_.size(); i-- > 0;) Backward(steps_[i]);
     for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)]);
+  }
+
+  // Those of which nobody reads anything behind any end, nor takes it for a place: that has to be one wherever it is
+  // read.
+  void FindUnreadInputs() {
+    std::set<int> ended, read;
+    for (const InputExtent& e : g_.input_extents) {
+      ended.insert(e.input);
+      if (!IsUnread(e)) read.insert(e.input);
+    }
+    for (const int input : ended) {
+      const ValueId v = g_.inputs[static_cast<size_t>(input)];
+      found_.unread_inputs[static_cast<size_t>(input)] =
+          !read.contains(input) && IsFloat(TypeOf(v).dtype) && !BecomesPlace(v);
+    }
+  }
+
+  // Behind this end.
+  bool IsUnread(const InputExtent& e) const {
+    const ValueId v = g_.inputs[static_cast<size_t>(e.input)];
+    const std::optional<ExtentBound>& limit = At(found_.limits, g_.inputs[static_cast<size_t>(e.told_by)]);
+    const Unread& unread = At(unread_, v);
+    if (!limit || !unread) return false;
+    const Behind own = UnreadAlong(TypeOf(v), e.axis, *limit);
+    return std::ranges::any_of(*unread, [&](const Behind& b) {
+      const std::optional<Behind> both = BehindBoth(own, b);
+      return both && Text(*both) == Text(own);
+    });
+  }
+
+  // Whether an element says where another one lies, or something that is made of it does.
+  bool BecomesPlace(ValueId v) const {
+    std::vector<char> made(g_.values.size(), 0);
+    At(made, v) = 1;
+    for (const Group& group : g_.groups) {
+      for (const int at : group.nodes) {
+        const Node& node = g_.nodes[static_cast<size_t>(at)];
+        for (size_t i = 0; i < node.inputs.size(); ++i) {
+          if (node.inputs[i] == kNoValue || At(made, node.inputs[i]) == 0) continue;
+          if (FindOp(node.op)->NumbersOf(i) == Numbers::kPlace) return true;
+          At(made, node.output) = 1;
+        }
+      }
+    }
+    return false;
   }
 
   // An output whose end along its outermost axis another output tells; within that one its elements lie dense.
@@ -228,7 +277,51 @@ std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const
 
 GraphBehind BehindOf(const Graph& g) {
   if (!g.input_extents.empty()) return Finder(g).Find();
-  return {std::vector<std::vector<Behind>>(g.values.size()), std::vector<std::optional<ExtentBound>>(g.values.size())};
+  GraphBehind nothing;
+  nothing.of.resize(g.values.size());
+  nothing.limits.resize(g.values.size());
+  nothing.unread_inputs.resize(g.inputs.size(), false);
+  return nothing;
+}
+
+namespace {
+
+// The same number under its first name.
+ValueId Original(const Graph& g, ValueId v) {
+  const auto makes = [&](const Node& node) { return node.output == v && FindOp(node.op)->move == Move::kSame; };
+  for (auto maker = std::ranges::find_if(g.nodes, makes); maker != g.nodes.end();
+       maker = std::ranges::find_if(g.nodes, makes))
+    v = maker->inputs[0];
+  return v;
+}
+
+// Whether the value, which has `most` along an axis up to `extent`, is read as an output that is told to have as many.
+bool IsToldToEnd(const Graph& g, ValueId v, int64_t most, ValueId extent) {
+  bool told = false;
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    if (g.outputs[i] != v) continue;
+    const Shape& shape = g.values[static_cast<size_t>(v)].type.shape;
+    told = std::ranges::any_of(g.extents, [&](const Extent& e) {
+      return e.output == static_cast<int>(i) && shape[static_cast<size_t>(e.axis)] == most &&
+             Original(g, g.outputs[static_cast<size_t>(e.told_by)]) == extent;
+    });
+    if (!told) return false;
+  }
+  for (const Node& node : g.nodes) {
+    if (std::ranges::find(node.inputs, v) == node.inputs.end()) continue;
+    told = FindOp(node.op)->move == Move::kReshapes && IsToldToEnd(g, node.output, most, extent);
+    if (!told) return false;
+  }
+  return told;
+}
+
+}  // namespace
+
+bool EndsWithItsLines(const Graph& g, const Node& counted) {
+  const Shape& shape = g.values[static_cast<size_t>(counted.inputs[0])].type.shape;
+  const int64_t axis = counted.attrs.Int("axis", 0);
+  const int64_t most = shape[static_cast<size_t>(axis < 0 ? axis + std::ssize(shape) : axis)];
+  return IsToldToEnd(g, counted.output, most, Original(g, counted.inputs[1]));
 }
 
 }  // namespace temper

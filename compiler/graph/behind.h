@@ -15,10 +15,16 @@ struct GraphBehind {
   // out. By the index in memory.
   std::vector<std::vector<Behind>> of;
   std::vector<std::optional<ExtentBound>> limits;  // of numbers that are made of extents
+  // By input: whether nothing comes of what lies behind its ends, whatever that is.
+  std::vector<bool> unread_inputs;
 };
 GraphBehind BehindOf(const Graph& g);
 
 // The operands of a group, of a graph of which `behind` says that.
 std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind);
+
+// Whether nobody reads what a counted operator leaves behind all lines: its result is an output whose end another
+// output tells, and that is where the lines end.
+bool EndsWithItsLines(const Graph& g, const Node& counted);
 
 }  // namespace temper

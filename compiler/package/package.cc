@@ -20,6 +20,7 @@
 #include "compiler/codegen/link.h"
 #include "compiler/graph/alias.h"
 #include "compiler/graph/behind.h"
+#include "compiler/graph/ended_steps.h"
 #include "compiler/graph/extract.h"
 #include "compiler/graph/memory_plan.h"
 #include "compiler/package/embedded.h"
@@ -60,6 +61,7 @@ struct Making {
   const std::string& name;
   std::vector<StepSource> steps;
   std::vector<ValueId> in_place;  // per group: the operand whose bytes its result takes, or kNoValue
+  GraphBehind behind;
   BufferPlan memory;
   int64_t moved_bytes = 0;  // behind the planned arena: operands of one step that were moved
   PlanVariant out;
@@ -78,7 +80,7 @@ class PackageWriter {
         lock_(options.lock),
         device_(DeviceOf(t)),
         weights_(cache, Alignment()) {
-    for (const PackageVariant& v : variants) variants_.push_back({v.graph, v.name, {}, {}, {}, 0, {}});
+    for (const PackageVariant& v : variants) variants_.push_back({v.graph, v.name, {}, {}, {}, {}, 0, {}});
   }
 
   absl::StatusOr<PackageReport> Write(const std::string& dir) {
@@ -138,7 +140,7 @@ class PackageWriter {
 
   absl::Status CollectKernels(Making& v) {
     const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
-    const GraphBehind behind = BehindOf(v.g);
+    v.behind = BehindOf(v.g);
     const Aliases aliases(v.g);
     v.in_place = InPlaceOperands(v.g);
     for (const Group& group : v.g.groups) {
@@ -147,8 +149,11 @@ class PackageWriter {
       const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
       std::string text = Text(extracted.workload);
       if (part.has_value()) absl::StrAppend(&text, " part=", part->inner, "/", part->total, "+", part->offset);
-      const ExtentFacts facts = ExtentFactsOf(v.g, extracted, behind);
+      const ExtentFacts facts = ExtentFactsOf(v.g, extracted, v.behind);
       absl::StrAppend(&text, facts.text);
+      const Node& anchor = v.g.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
+      const bool is_open = FindOp(anchor.op)->counted && EndsWithItsLines(v.g, anchor);
+      if (is_open) absl::StrAppend(&text, " open");
       ValueId& in_place = v.in_place[static_cast<size_t>(&group - v.g.groups.data())];
       const auto operand = std::find(extracted.inputs.begin(), extracted.inputs.end(), in_place);
       const int in_place_param = in_place == kNoValue ? -1 : static_cast<int>(operand - extracted.inputs.begin());
@@ -161,8 +166,9 @@ class PackageWriter {
           TEMPER_ASSIGN_OR_RETURN(built.choice.config, WithColumnsShared(extracted.workload, built.choice.template_name,
                                                                          built.choice.config, target_));
         }
-        absl::StatusOr<Kernel> kernel =
-            BuildKernel(extracted.workload, built.choice.template_name, built.choice.config, target_);
+        Workload made = extracted.workload;
+        if (is_open) made.calls[0].attrs.Set("open", int64_t{1});
+        absl::StatusOr<Kernel> kernel = BuildKernel(made, built.choice.template_name, built.choice.config, target_);
         if (!kernel.ok()) return Annotate(kernel.status(), v.g, group);
         built.kernel = *std::move(kernel);
         built.workload = extracted.workload;
@@ -194,6 +200,10 @@ class PackageWriter {
   };
   static ExtentFacts ExtentFactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind) {
     ExtentFacts facts{FactsOf(g, kernel, behind), behind.of[static_cast<size_t>(kernel.output)], {}, ""};
+    // What is the same for a whole step leaves the step out, if anything: so steps share their kernel.
+    const auto of_step = [](const Behind& b) { return ir::AsInt(b.place).has_value(); };
+    std::erase_if(facts.output, of_step);
+    for (OperandFacts& operand : facts.operands) std::erase_if(operand.behind, of_step);
     const auto note = [&](int extent, const std::string& what) {
       facts.extents.insert(extent);
       absl::StrAppend(&facts.text, " ", what);
@@ -298,6 +308,8 @@ class PackageWriter {
   }
 
   absl::Status MakeSteps(Making& m) {
+    const auto hidden = m.g.inputs.size() - static_cast<size_t>(m.g.hidden_inputs);
+    const std::vector<std::optional<NeededFrom>> ended = EndedSteps(m.g, m.behind, m.in_place);
     for (const StepSource& source : m.steps) {
       const BuiltKernel& built = kernels_.at(source.symbol);
       PlanStep step;
@@ -319,13 +331,16 @@ class PackageWriter {
         }
       }
       for (const int extent : built.extents) {
-        const auto hidden = m.g.inputs.size() - static_cast<size_t>(m.g.hidden_inputs);
         TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(m, m.g.inputs[hidden + static_cast<size_t>(extent)]));
         step.args.push_back(arg);
       }
       TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(m, source.extracted.output));
       step.args.push_back(output);
       if (OnDevice()) TEMPER_RETURN_IF_ERROR(Divide(m, built.kernel.main, step));
+      if (const std::optional<NeededFrom>& needed = ended[m.GroupIndex(source)]; needed && device_ == nullptr) {
+        step.extent = static_cast<int64_t>(hidden) + needed->extent;
+        step.least = needed->least;
+      }
       m.out.steps.push_back(std::move(step));
     }
     for (ValueId id : m.g.inputs) m.out.inputs.push_back(IoOf(m.g, id));
@@ -333,6 +348,7 @@ class PackageWriter {
     for (const InputExtent& e : m.g.input_extents) {
       PlanIo& io = m.out.inputs[static_cast<size_t>(e.input)];
       io.extents.push_back({e.axis, e.told_by});
+      io.unread = device_ == nullptr && m.behind.unread_inputs[static_cast<size_t>(e.input)];
       if (io.least.empty()) io.least = io.shape;
       io.least[static_cast<size_t>(e.axis)] = e.least;
     }

@@ -40,7 +40,7 @@ struct PackageReport {
   std::vector<PackageStep> steps;  // of the first variant
 };
 // Of the directory's layout, manifest.json and model.so's functions. Packages of another version are refused.
-inline constexpr int kPackageVersion = 7;
+inline constexpr int kPackageVersion = 8;
 
 struct PackageOptions {
   CompileCache* cache = nullptr;  // what packages of the same model share; null: nothing

@@ -525,13 +525,16 @@ static int check_buffers(temper_model* m) {
   return TEMPER_OK;
 }
 
-/* What there is of an input, and zeros behind it: places among them are places of something. */
+/* What there is of an input, and zeros behind it where they are met: places among them are places of something. */
 static void copy_input(const temper_io* io, const io_buffer* b) {
   temper_pieces pieces = temper_pieces_of(io, b->shape);
   temper_piece p;
   while (temper_next_piece(&pieces, &p)) {
-    if (p.bytes > 0) memcpy(b->staging + p.to, b->caller + p.from, (size_t)p.bytes);
-    memset(b->staging + p.to + p.bytes, 0, (size_t)p.zeros);
+    for (int64_t i = 0; i < p.times; ++i) {
+      char* to = b->staging + p.to + i * p.stride;
+      if (p.bytes > 0) memcpy(to, b->caller + p.from + i * p.bytes, (size_t)p.bytes);
+      if (!io->unread) memset(to + p.bytes, 0, (size_t)temper_zeros_behind(&p, i));
+    }
   }
 }
 
@@ -561,13 +564,17 @@ static void give_buffers(temper_model* m) {
 /* As copy_input. The caller's may lie on the device already; staging is never written there, and so is zeros. */
 static int write_input(temper_model* m, int64_t index) {
   const io_buffer* b = &m->inputs[index];
-  temper_pieces pieces = temper_pieces_of(&m->variant->inputs[index], b->shape);
+  const temper_io* io = &m->variant->inputs[index];
+  temper_pieces pieces = temper_pieces_of(io, b->shape);
   temper_piece p;
   int code = TEMPER_OK;
   while (code == TEMPER_OK && temper_next_piece(&pieces, &p)) {
-    code = temper_on_device_write_input(device_of(m), index, p.to, b->caller + p.from, p.bytes);
-    if (code == TEMPER_OK && p.zeros > 0)
-      code = temper_on_device_write_input(device_of(m), index, p.to + p.bytes, m->staging.data, p.zeros);
+    for (int64_t i = 0; i < p.times && code == TEMPER_OK; ++i) {
+      const int64_t to = p.to + i * p.stride, zeros = io->unread ? 0 : temper_zeros_behind(&p, i);
+      code = temper_on_device_write_input(device_of(m), index, to, b->caller + p.from + i * p.bytes, p.bytes);
+      if (code == TEMPER_OK)
+        code = temper_on_device_write_input(device_of(m), index, to + p.bytes, m->staging.data, zeros);
+    }
   }
   return code;
 }
@@ -611,6 +618,7 @@ static int told(temper_model* m, const temper_step* s, int code) {
 
 static int run_step(temper_model* m, int64_t index, temper_launcher* launcher) {
   const temper_step* s = &m->run->steps[index];
+  if (s->least > 0 && m->inputs[s->extent].told < s->least) return TEMPER_OK;
   for (int64_t a = 0; a < s->num_args; ++a) m->args[a] = resolve(m, &s->args[a]);
   if (s->kind == TEMPER_STEP_COPY) {
     memcpy(m->args[1], m->args[0], (size_t)s->bytes);

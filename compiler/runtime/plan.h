@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Rises when a field below changes its place or meaning. */
-#define TEMPER_PLAN_VERSION 9
+#define TEMPER_PLAN_VERSION 10
 
 /* Where bytes are. All of a plan's are in one of them. */
 enum { TEMPER_MEMORY_HOST = 0, TEMPER_MEMORY_DEVICE = 1, TEMPER_NUM_MEMORIES = 2 };
@@ -49,6 +49,7 @@ typedef struct temper_step {
   int64_t thread_workspace_bytes; /* a multiple of 64 */
   int64_t workspace_offset;       /* of the scratch in the arena, where it has room for `scratch_threads` */
   int64_t first, second;          /* of a branch or loop: indices of sequences */
+  int64_t extent, least;          /* left out where the input `extent` tells less than `least`; 0: never */
 } temper_step;
 
 /* Steps in order of execution. */
@@ -72,6 +73,7 @@ typedef struct temper_io {
   const int64_t* least; /* of an input that has `extents`: the smallest shape; else NULL */
   int64_t num_extents;
   const temper_extent* extents; /* by ascending axis; along others there is as much as `shape` says */
+  int64_t unread;               /* 1: whatever lies behind the ends of such an input; 0: kernels find zeros there */
 } temper_io;
 
 /* The model for some shapes of its inputs: all variants have the same inputs and results but for their shapes. */

@@ -13,24 +13,29 @@ int64_t temper_bytes_of(const temper_io* io, const int64_t* shape) {
 }
 
 temper_pieces temper_pieces_of(const temper_io* io, const int64_t* shape) {
-  temper_pieces p = {.io = io, .next = {.bytes = temper_bytes_of(io, shape)}};
+  temper_pieces p = {.io = io, .next = {.bytes = temper_bytes_of(io, shape), .times = 1}};
   if (p.next.bytes == 0 || p.next.bytes == io->bytes) return p;
+  int64_t axis = 0; /* along which pieces lie */
   for (int64_t d = 0; d < io->rank; ++d) {
-    if (shape[d] < io->shape[d]) p.axis = d;
+    if (shape[d] < io->shape[d]) axis = d;
   }
   int64_t stride = io->bytes;
-  for (int64_t d = 0; d < p.axis; ++d) {
+  for (int64_t d = 0; d < axis; ++d) {
     p.shape[d] = shape[d];
     p.stride[d] = stride /= io->shape[d];
     p.next.bytes /= shape[d];
   }
+  if (axis == 0) return p;
+  p.axes = axis - 1;
+  p.next.times = shape[axis - 1];
+  p.next.stride = stride;
   return p;
 }
 
 int temper_next_piece(temper_pieces* p, temper_piece* piece) {
   if (p->next.to >= p->io->bytes) return 0;
   *piece = p->next;
-  int64_t d = p->axis - 1;
+  int64_t d = p->axes - 1;
   for (; d >= 0; --d) {
     p->next.to += p->stride[d];
     if (++p->index[d] < p->shape[d]) break;
@@ -38,8 +43,8 @@ int temper_next_piece(temper_pieces* p, temper_piece* piece) {
     p->index[d] = 0;
   }
   if (d < 0) p->next.to = p->io->bytes;
-  p->next.from += piece->bytes;
-  piece->zeros = p->next.to - piece->to - piece->bytes;
+  p->next.from += piece->times * piece->bytes;
+  piece->zeros = p->next.to - piece->to - (piece->times - 1) * piece->stride - piece->bytes;
   return 1;
 }
 

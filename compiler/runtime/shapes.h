@@ -17,16 +17,20 @@ extern "C" {
 /* What an input of this shape takes, which lies in its range; all of it where it takes no range. */
 int64_t temper_bytes_of(const temper_io* io, const int64_t* shape);
 
-/* An input that a caller gives dense, where its elements lie in the largest: the `bytes` at `from` go to `to`, and
- * behind them are `zeros`. */
+/* An input that a caller gives dense, where its elements lie in the largest: `times` pieces of `bytes`, which follow
+ * one another at `from`, go to `to` and to each `stride` bytes from there. Behind each are zeros, up to the next one;
+ * behind the last one are `zeros`. */
 typedef struct temper_piece {
-  int64_t from, to, bytes, zeros;
+  int64_t from, to, bytes, times, stride, zeros;
 } temper_piece;
+static inline int64_t temper_zeros_behind(const temper_piece* p, int64_t i) {
+  return i + 1 < p->times ? p->stride - p->bytes : p->zeros;
+}
 /* The pieces in order. Their bytes and zeros are those of the largest input. */
 typedef struct temper_pieces {
   const temper_io* io;
-  int64_t shape[TEMPER_MAX_RANK], stride[TEMPER_MAX_RANK], index[TEMPER_MAX_RANK]; /* of the axes before `axis` */
-  int64_t axis;                                                                    /* along which pieces lie */
+  int64_t shape[TEMPER_MAX_RANK], stride[TEMPER_MAX_RANK], index[TEMPER_MAX_RANK]; /* of the first `axes` */
+  int64_t axes; /* those around the pieces of one `times` */
   temper_piece next;
 } temper_pieces;
 temper_pieces temper_pieces_of(const temper_io* io, const int64_t* shape);

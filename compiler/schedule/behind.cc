@@ -382,6 +382,12 @@ std::vector<Behind> BehindFacts::OfBlock(const StmtNode& block) const {
   const Simplifier ranges = RangesOf(block);
   std::vector<Behind> facts;
   const std::optional<Place> mask = AsCondition(block.value, ranges);
+  // Of a whole step: no extent is less than 1.
+  if (mask && ir::AsInt(mask->at).value_or(0) > 0) {
+    facts.push_back({.kind = Behind::kMask, .extent = mask->extent, .shape = block.buffer->shape});
+    facts.back().index = IndexOf(block.indices.size());
+    facts.back().place = mask->at;
+  }
   for (const Place& place : PlacesIn(block.value, ranges)) {
     Behind b{.extent = place.extent, .shape = block.buffer->shape, .index = IndexOf(block.indices.size())};
     b.place = ByElement(block, place.at, b.index);

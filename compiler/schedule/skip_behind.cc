@@ -157,6 +157,8 @@ class Skipper {
   std::optional<Behind> ByReaders(const Buffer& buffer) {
     if (!IsFloat(buffer->dtype)) return std::nullopt;  // a place perhaps, which has to be one wherever it is read
     Behind result{.extent = extent_, .shape = buffer->shape, .index = IndexOf(buffer->shape.size())};
+    ir::Simplifier own;
+    for (size_t d = 0; d < buffer->shape.size(); ++d) own.Bind(result.index[d], buffer->shape[d]);
     for (const Stmt& block : blocks_) {
       const std::vector<Expr> reads = ReadsOf(*block, buffer);
       if (reads.empty()) continue;
@@ -170,6 +172,7 @@ class Skipper {
         for (const Expr& e : reads[i]->args) index.push_back(ranges.Simplify(e));
         Behind here = result;
         here.place = PlaceBy(places[i], index, result.index, ranges);
+        if (here.place) here.place = own.Simplify(here.place);
         const std::optional<Behind> both = here.place && result.place ? BehindBoth(result, here) : here;
         if (!both || !both->place) return std::nullopt;
         result = *both;

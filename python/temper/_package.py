@@ -17,7 +17,7 @@ from typing import Any
 from ._command import PathLike, binary, path_text, temporary
 from ._errors import NotFoundError, PackageError
 
-_VERSION = 7  # of packages, docs/package-format.md
+_VERSION = 8  # of packages, docs/package-format.md
 _MAX_RANK = 16  # TEMPER_MAX_RANK
 
 _lock = threading.Lock()

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "compiler/graph/pipeline.h"
@@ -68,6 +70,73 @@ TEST_F(BehindTest, SharesOfWhatIsNotSeenAreZero) {
 TEST_F(BehindTest, AnExtentThatMayBeZeroSaysNothing) {
   b.g.input_extents[0].least = 0;
   EXPECT_THAT(Known(b.Call("where", {b.Reshape(Inside(), {kMost, 1}), b.Call("relu", {x}), b.Scalar(0)})), IsEmpty());
+}
+
+// --- inputs of which nothing comes behind the end
+
+class UnreadInputTest : public BehindTest {
+ protected:
+  // Of x, in the optimised graph that has `v` and the extent as outputs.
+  bool IsUnread(ValueId v, bool told = true) {
+    b.Output(v);
+    b.Output(b.Call("identity", {extent}));
+    if (told) b.g.extents = {{0, 0, 1}};
+    b.g.hidden = 1;
+    EXPECT_TRUE(Optimize(b.g, Target{}).ok());
+    return BehindOf(b.g).unread_inputs[0];
+  }
+};
+
+TEST_F(UnreadInputTest, RowsThatAnOutputDoesNotHaveAreUnread) {
+  EXPECT_TRUE(IsUnread(b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, 3})})})));
+}
+
+TEST_F(UnreadInputTest, RowsThatAreAddedUpAreRead) {
+  EXPECT_FALSE(IsUnread(b.Call("reduce_sum", {x}, Builder::Ints("axes", {0})), /*told=*/false));
+}
+
+TEST_F(UnreadInputTest, RowsThatAChoiceLeavesOutAreUnread) {
+  const ValueId filled = b.Call("where", {b.Reshape(Inside(), {kMost, 1}), x, b.Scalar(0)});
+  EXPECT_TRUE(IsUnread(b.Call("reduce_sum", {filled}, Builder::Ints("axes", {0})), /*told=*/false));
+}
+
+// Where nothing comes of what lies there, it has to lie somewhere still.
+TEST_F(UnreadInputTest, WhatBecomesAPlaceIsRead) {
+  EXPECT_FALSE(IsUnread(b.Call("gather", {b.Random({9, kWidth}), b.Cast(x, DType::kI64)})));
+}
+
+TEST_F(UnreadInputTest, AnExtentThatMayBeZeroClearsWhatIsBehindIt) {
+  b.g.input_extents[0].least = 0;
+  EXPECT_FALSE(IsUnread(b.Call("relu", {x})));
+}
+
+// --- what is left behind lines that are made dense
+
+class LinesTest : public UnreadInputTest {
+ protected:
+  // Of lines up to the extent, when `read` of them and the extent are the outputs.
+  bool EndsWithItsLines(const std::function<ValueId(ValueId)>& read, bool same_extent = true) {
+    const ValueId other = b.Input({}, DType::kI64);
+    const ValueId lines = b.Call("compact", {b.Reshape(x, {2, kMost / 2, kWidth}), extent}, Builder::Int("axis", 1));
+    b.Output(read(lines));
+    b.Output(b.Call("identity", {same_extent ? extent : other}));
+    b.g.extents = {{0, 1, 1}};
+    b.g.hidden = 1;
+    const auto counts = [](const Node& node) { return FindOp(node.op)->counted; };
+    return temper::EndsWithItsLines(b.g, *std::ranges::find_if(b.g.nodes, counts));
+  }
+};
+
+TEST_F(LinesTest, AnOutputEndsWithItsLines) {
+  EXPECT_TRUE(EndsWithItsLines([&](ValueId v) { return b.Reshape(v, {1, kMost / 2, 2, kWidth}); }));
+}
+
+TEST_F(LinesTest, AnOutputOfAnotherExtentDoesNot) {
+  EXPECT_FALSE(EndsWithItsLines([](ValueId v) { return v; }, /*same_extent=*/false));
+}
+
+TEST_F(LinesTest, WhatAnotherOperatorReadsHasZerosBehindIts) {
+  EXPECT_FALSE(EndsWithItsLines([&](ValueId v) { return b.Call("relu", {v}); }));
 }
 
 // --- what nobody reads

@@ -350,6 +350,57 @@ TEST_F(PackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
   ExpectNothingOfStaleMemory(b.g, 0, {kMost, kMost - 1, 17, 1}, dir_);
 }
 
+// Of a loop that is unrolled, the steps that a run does not have leave the state as it is.
+TEST_F(PackageTest, StepsOfASequenceThatHasEndedKeepItsState) {
+  constexpr int64_t kMost = 40, kWidth = 12;
+  Builder b;
+  const ValueId x = b.Input({kMost, kWidth}), extent = b.Input({}, DType::kI64);
+  const ValueId inside = b.Call("less", {b.Constant(Counting(kMost)), extent});
+  const auto at = [&](ValueId v, int64_t i, Shape shape) {
+    Attrs attrs = Builder::Ints("axes", {0});
+    attrs.Set("starts", std::vector<int64_t>{i});
+    attrs.Set("ends", std::vector<int64_t>{i + 1});
+    attrs.Set("steps", std::vector<int64_t>{1});
+    return b.Reshape(b.Call("slice", {v}, std::move(attrs)), std::move(shape));
+  };
+  const ValueId weights = b.Random({kWidth, kWidth}), gates = b.Call("matmul", {x, b.Random({kWidth, kWidth})});
+  ValueId state = b.Random({1, kWidth});
+  std::vector<ValueId> states;
+  for (int64_t i = 0; i < kMost; ++i) {
+    const ValueId next =
+        b.Call("tanh", {b.Call("add", {b.Call("matmul", {state, weights}), at(gates, i, {1, kWidth})})});
+    states.push_back(next);
+    state = b.Call("where", {at(inside, i, {1, 1}), next, state});
+  }
+  // The rows of an output that is told to end, each with the last state.
+  b.Output(b.Call("add", {b.Call("concat", states, Builder::Int("axis", 0)), state}));
+  b.Output(b.Call("identity", {extent}));
+  ExpectNothingOfStaleMemory(b.g, 0, {kMost, kMost - 1, 7, 1}, dir_);
+}
+
+// An input is cleared behind its end where something is made of what lies there.
+TEST_F(PackageTest, WhatIsReadBehindAnEndIsZero) {
+  constexpr int64_t kMost = 9, kWidth = 8;
+  Builder b;
+  const ValueId x = b.Input({kWidth, kMost, 2});
+  b.Input({}, DType::kI64);
+  b.Output(b.Call("reduce_sum", {x}, Builder::Ints("axes", {1})));
+  b.g.input_extents = {{0, 1, 1, 1}};
+  b.g.hidden_inputs = 1;
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  ASSERT_TRUE(WritePackage(b.g, *ParseTarget("host"), ChooseDefault, dir_).ok());
+  const absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_, 1);
+  ASSERT_TRUE(package.ok()) << package.status();
+  NDArray stale(DType::kF32, {kWidth, kMost, 2}), three(DType::kF32, {kWidth, 3, 2});
+  for (int64_t i = 0; i < stale.size(); ++i) stale.Set(i, std::numeric_limits<double>::quiet_NaN());
+  for (int64_t i = 0; i < three.size(); ++i) three.Set(i, 1);
+  // One end lies further than the other, so that both runs copy it.
+  ASSERT_TRUE((*package)->RunShaped({FirstAlong(stale, 1, kMost - 1)}).ok());
+  const absl::StatusOr<std::vector<NDArray>> got = (*package)->RunShaped({three});
+  ASSERT_TRUE(got.ok()) << got.status();
+  for (int64_t i = 0; i < (*got)[0].size(); ++i) EXPECT_EQ((*got)[0].At(i), 3);
+}
+
 // Images that end within their rows or columns, behind what is read of them there, with channels enough for Winograd's
 // algorithm, which makes neighbours together.
 TEST_F(PackageTest, ConvolutionsLeaveOutWhatAnImageDoesNotHave) {
@@ -666,7 +717,7 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
   ASSERT_TRUE(Optimize(g, Target{}).ok());
   ASSERT_TRUE(WritePackage(g, HostTarget(), ChooseDefault, dir_).ok());
   ASSERT_TRUE(LoadPackage(dir_).ok());
-  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 7";
+  const std::string manifest = FileText(dir_ + "/manifest.json"), version = "\"version\": 8";
   ASSERT_NE(manifest.find(version), std::string::npos);
   const auto refused = [&](const std::string& text) {
     std::ofstream(dir_ + "/manifest.json") << text;
@@ -675,13 +726,13 @@ TEST_F(PackageTest, PackagesOfAnotherVersionAreRefusedInALine) {
     EXPECT_EQ(status.message().find('\n'), std::string::npos);
     return std::string(status.message());
   };
-  for (const char* other : {"\"version\": 6", "\"version\": 8"}) {
+  for (const char* other : {"\"version\": 7", "\"version\": 9"}) {
     std::string changed = manifest;
     EXPECT_NE(refused(changed.replace(manifest.find(version), version.size(), other)).find("compile the model again"),
               std::string::npos);
   }
-  for (const char* text : {"", "[]", "{}", "{\"version\": \"6\"}", "{\"version\": 7}",
-                           "{\"version\": 7, \"prefix\": 7}", "{\"version\": 7, \"prefix\": \"../../x\"}", "\xff"})
+  for (const char* text : {"", "[]", "{}", "{\"version\": \"6\"}", "{\"version\": 8}",
+                           "{\"version\": 8, \"prefix\": 7}", "{\"version\": 8, \"prefix\": \"../../x\"}", "\xff"})
     refused(text);
   std::filesystem::remove(dir_ + "/manifest.json");
   EXPECT_EQ(LoadPackage(dir_).status().code(), absl::StatusCode::kNotFound);

@@ -56,12 +56,15 @@ TEST(Pieces, SpreadEachShapeOfARangeWithZerosBehindItsEnds) {
     temper_piece p;
     int64_t end = 0, taken = 0;
     while (temper_next_piece(&pieces, &p) != 0) {
-      ASSERT_EQ(p.to, end);
-      ASSERT_EQ(p.from, taken);
-      std::memcpy(room.data() + p.to / 4, dense.data() + p.from / 4, static_cast<size_t>(p.bytes));
-      std::fill_n(room.begin() + (p.to + p.bytes) / 4, p.zeros / 4, 0.0f);
-      end += p.bytes + p.zeros;
-      taken += p.bytes;
+      for (int64_t i = 0; i < p.times; ++i) {
+        const int64_t to = p.to + i * p.stride, zeros = temper_zeros_behind(&p, i);
+        ASSERT_EQ(to, end);
+        ASSERT_EQ(p.from + i * p.bytes, taken);
+        std::memcpy(room.data() + to / 4, dense.data() + taken / 4, static_cast<size_t>(p.bytes));
+        std::fill_n(room.begin() + (to + p.bytes) / 4, zeros / 4, 0.0f);
+        end += p.bytes + zeros;
+        taken += p.bytes;
+      }
     }
     ASSERT_EQ(end, io.bytes);
     ASSERT_EQ(taken, temper_bytes_of(&io, shape.data()));
@@ -82,6 +85,7 @@ TEST(Pieces, WhatHasNoRangeIsOne) {
     temper_piece p = {};
     EXPECT_EQ(temper_next_piece(&pieces, &p) != 0, io.bytes > 0) << io.name;
     EXPECT_EQ(p.bytes, io.bytes);
+    EXPECT_EQ(p.times, io.bytes > 0 ? 1 : 0);
     EXPECT_EQ(p.zeros, 0);
     EXPECT_EQ(temper_next_piece(&pieces, &p), 0);
   }

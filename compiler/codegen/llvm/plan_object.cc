@@ -75,9 +75,9 @@ class PlanModule {
     for (const PlanIo& io : ios) {
       std::vector<llvm::Constant*> extents;
       for (const PlanExtent& e : io.extents) extents.push_back(Struct({I64(e.axis), I64(e.told_by)}));
-      items.push_back(
-          Struct({String(io.name), I64(Info(io.dtype).onnx), I64(std::ssize(io.shape)), Ints(io.shape),
-                  I64(BytesOf(io.dtype, NumElements(io.shape))), Ints(io.least), Count(extents), Array(extents)}));
+      items.push_back(Struct({String(io.name), I64(Info(io.dtype).onnx), I64(std::ssize(io.shape)), Ints(io.shape),
+                              I64(BytesOf(io.dtype, NumElements(io.shape))), Ints(io.least), Count(extents),
+                              Array(extents), I64(io.unread ? 1 : 0)}));
     }
     return items;
   }
@@ -89,7 +89,8 @@ class PlanModule {
     const bool copies = step.symbol.empty();
     return Struct({String(step.name), I64(copies ? TEMPER_STEP_COPY : TEMPER_STEP_KERNEL), Array(args), Count(args),
                    I64(step.copy_bytes), copies ? Null() : Kernel(step.symbol), I64(step.workspace_bytes),
-                   I64(step.thread_workspace_bytes), I64(step.workspace_offset), I64(0), I64(0)});
+                   I64(step.thread_workspace_bytes), I64(step.workspace_offset), I64(0), I64(0), I64(step.extent),
+                   I64(step.least)});
   }
 
   llvm::Constant* Kernel(const std::string& symbol) {

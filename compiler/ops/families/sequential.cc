@@ -211,9 +211,10 @@ absl::StatusOr<Tensor> ComputeScatterReduce(ir::ProgramBuilder& b, const Attrs& 
 // --- compact
 
 // What of each line lies before `extent` along the axis, one line behind another from the first element on; zeros
-// behind all. An extent that is none, or larger than the axis, is the nearest that is one.
+// behind all. An extent that is none, or larger than the axis, is the nearest that is one. `open`: kernels may leave
+// any number behind all.
 absl::StatusOr<TensorType> InferCompact(const Attrs& attrs, Types in) {
-  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axis", AttrKind::kInt}}));
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axis", AttrKind::kInt}, {"open", AttrKind::kInt}}));
   TEMPER_RETURN_IF_ERROR(NormalizeAxis(attrs.Int("axis", 0), Rank(in[0])).status());
   if (in[1].dtype != DType::kI64 || !in[1].shape.empty()) return InvalidType("the extent is one i64");
   if (Elements(in[0]) == 0) return InvalidType("there is an element");

@@ -125,7 +125,7 @@ class Recycled:
     def take(self) -> npt.NDArray[Any]:
         port = self._port
         if not self._recycles:
-            return empty(port.shape, port.dtype)
+            return _within(_memory(port.bytes), port.shape, port.dtype)
         with self._lock:
             # Two hold memory that is free: the list, and the call that counts.
             free = next((at for at in range(len(self._memory)) if sys.getrefcount(self._memory[at]) == 2), None)
@@ -156,8 +156,14 @@ class _Described:
         self.__array_interface__ = {**told, "version": 3}
 
 
+_first_byte = ctypes.c_char.from_buffer
+
+
 def address(array: npt.NDArray[Any]) -> int:
-    return array.__array_interface__["data"][0]
+    try:
+        return ctypes.addressof(_first_byte(array))  # in a fifth of the time of what follows
+    except (TypeError, ValueError, BufferError):  # it may not be written, is empty, or of a type that has no buffer
+        return int(array.__array_interface__["data"][0])
 
 
 class _Handed:

@@ -38,10 +38,23 @@ class Variant:
         self.varies = varies
         """By output: whether it has as many elements as the run finds."""
         self.ranges = any(port.least != port.shape for port in inputs)
+        self._tensors = [(Tensor * len(ports), bytes((Tensor * len(ports))(*map(_tensor_of, ports))))
+                         for ports in (inputs, outputs)]
         self.results = [Recycled(port) for port in outputs]
 
     def takes(self, arrays: Sequence[Array]) -> bool:
         return all(port.takes(array) for port, array in zip(self.inputs, arrays))
+
+    def tensors(self, arrays: Sequence[Array], pointers: Sequence[int], targets: Sequence[int]) -> tuple[Any, Any]:
+        """What a run gets: inputs in the shapes of the arrays, and outputs in the largest."""
+        inputs, outputs = (kind.from_buffer_copy(made) for kind, made in self._tensors)
+        for tensor, port, array, pointer in zip(inputs, self.inputs, arrays, pointers):
+            tensor.data, tensor.bytes = pointer, array.nbytes
+            if port.shape == port.extents:
+                tensor.shape[: len(port.extents)] = array.shape
+        for tensor, target in zip(outputs, targets):
+            tensor.data = target
+        return inputs, outputs
 
     def __repr__(self) -> str:
         return f"<{self.name or 'the only variant'}: {list(self.inputs)} -> {list(self.outputs)}>"
@@ -176,18 +189,9 @@ class Model:
                     results: list[Array]) -> int:
         """Runs the variant of these shapes, and cuts results to the extents that the run tells: their elements lie at the
         front."""
-        shapes = [array.shape if port.shape == port.extents else port.extents
-                  for port, array in zip(variant.inputs, arrays)]
-        tensors = [
-            (Tensor * len(ports))(*(Tensor(at, size, port.onnx_number, len(port.extents), extents)
-                                    for at, size, port, extents in zip(places, sizes, ports, all_extents)))
-            for places, sizes, ports, all_extents in (
-                (pointers, [array.nbytes for array in arrays], variant.inputs, shapes),
-                (targets, [port.bytes for port in variant.outputs], variant.outputs,
-                 [port.extents for port in variant.outputs]))
-        ]
-        code: int = self._library.run_shaped(self._handle, *tensors)
-        for at, tensor in enumerate(tensors[1] if code == 0 else ()):
+        given, made = variant.tensors(arrays, pointers, targets)
+        code: int = self._library.run_shaped(self._handle, given, made)
+        for at, tensor in enumerate(made if code == 0 else ()):
             if variant.varies[at]:
                 shape = tensor.shape[: tensor.rank]
                 results[at] = results[at].reshape(-1)[: math.prod(shape)].reshape(shape)
@@ -275,6 +279,10 @@ class Model:
             ports.append(Port((name.value or b"").decode("utf-8", "replace"), onnx.value, shape[: rank.value],
                               least[: rank.value]))
         return tuple(ports)
+
+
+def _tensor_of(port: Port) -> Tensor:
+    return Tensor(None, port.bytes, port.onnx_number, len(port.extents), port.extents)
 
 
 def _nowhere(value: Any, what: str) -> Array | None:

@@ -295,21 +295,44 @@ ValueId Original(const Graph& g, ValueId v) {
   return v;
 }
 
-// Whether the value, which has `most` along an axis up to `extent`, is read as an output that is told to have as many.
-bool IsToldToEnd(const Graph& g, ValueId v, int64_t most, ValueId extent) {
+// Up to how many of `most` elements along an axis lines were moved to the front.
+struct Moved {
+  int64_t most;
+  ValueId extent;
+};
+Moved MovedBy(const Graph& g, const Node& counted) {
+  const Shape& shape = g.values[static_cast<size_t>(counted.inputs[0])].type.shape;
+  const int64_t axis = counted.attrs.Int("axis", 0);
+  return {shape[static_cast<size_t>(axis < 0 ? axis + std::ssize(shape) : axis)], Original(g, counted.inputs[1])};
+}
+
+// Whether an output is told to have as many along an axis of its own for each.
+bool IsTold(const Graph& g, int output, const std::vector<Moved>& moved) {
+  const Shape& shape = g.values[static_cast<size_t>(g.outputs[static_cast<size_t>(output)])].type.shape;
+  std::set<int64_t> taken;
+  return std::ranges::all_of(moved, [&](const Moved& m) {
+    return std::ranges::any_of(g.extents, [&](const Extent& e) {
+      return e.output == output && shape[static_cast<size_t>(e.axis)] == m.most &&
+             Original(g, g.outputs[static_cast<size_t>(e.told_by)]) == m.extent && taken.insert(e.axis).second;
+    });
+  });
+}
+
+// Whether the value, of which this was moved, is read as an output alone that is told to have as many. Lines of lines:
+// an output of so many along both axes has none of those that were moved behind the last one.
+bool IsToldToEnd(const Graph& g, ValueId v, const std::vector<Moved>& moved) {
   bool told = false;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     if (g.outputs[i] != v) continue;
-    const Shape& shape = g.values[static_cast<size_t>(v)].type.shape;
-    told = std::ranges::any_of(g.extents, [&](const Extent& e) {
-      return e.output == static_cast<int>(i) && shape[static_cast<size_t>(e.axis)] == most &&
-             Original(g, g.outputs[static_cast<size_t>(e.told_by)]) == extent;
-    });
+    told = IsTold(g, static_cast<int>(i), moved);
     if (!told) return false;
   }
   for (const Node& node : g.nodes) {
     if (std::ranges::find(node.inputs, v) == node.inputs.end()) continue;
-    told = FindOp(node.op)->move == Move::kReshapes && IsToldToEnd(g, node.output, most, extent);
+    const OpDef& op = *FindOp(node.op);
+    std::vector<Moved> all = moved;
+    if (op.counted && node.inputs[1] != v) all.push_back(MovedBy(g, node));
+    told = (op.move == Move::kReshapes || all.size() > moved.size()) && IsToldToEnd(g, node.output, all);
     if (!told) return false;
   }
   return told;
@@ -318,10 +341,7 @@ bool IsToldToEnd(const Graph& g, ValueId v, int64_t most, ValueId extent) {
 }  // namespace
 
 bool EndsWithItsLines(const Graph& g, const Node& counted) {
-  const Shape& shape = g.values[static_cast<size_t>(counted.inputs[0])].type.shape;
-  const int64_t axis = counted.attrs.Int("axis", 0);
-  const int64_t most = shape[static_cast<size_t>(axis < 0 ? axis + std::ssize(shape) : axis)];
-  return IsToldToEnd(g, counted.output, most, Original(g, counted.inputs[1]));
+  return IsToldToEnd(g, counted.output, {MovedBy(g, counted)});
 }
 
 }  // namespace temper

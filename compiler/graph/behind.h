@@ -23,7 +23,7 @@ GraphBehind BehindOf(const Graph& g);
 // The operands of a group, of a graph of which `behind` says that.
 std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind);
 
-// Whether nobody reads what a counted operator leaves behind all lines: its result is an output whose end another
+// Whether nobody reads what a counted operator leaves behind all lines: its result becomes an output whose end another
 // output tells, and that is where the lines end.
 bool EndsWithItsLines(const Graph& g, const Node& counted);
 

@@ -131,6 +131,24 @@ TEST_F(LinesTest, AnOutputEndsWithItsLines) {
   EXPECT_TRUE(EndsWithItsLines([&](ValueId v) { return b.Reshape(v, {1, kMost / 2, 2, kWidth}); }));
 }
 
+// Columns of rows, of which the first lines are moved to the front after them.
+TEST_F(LinesTest, AnOutputOfTwoExtentsEndsWithLinesOfLines) {
+  for (const bool both : {true, false}) {
+    Builder two;
+    const ValueId image = two.Input({2, 6, 4}), rows = two.Input({}, DType::kI64), columns = two.Input({}, DType::kI64);
+    const ValueId lines = two.Call("compact", {image, rows}, Builder::Int("axis", 1));
+    const ValueId dense = two.Call("compact", {two.Reshape(lines, {12, 4}), columns}, Builder::Int("axis", 1));
+    two.Output(two.Reshape(dense, {2, 6, 4}));
+    two.Output(two.Call("identity", {rows}));
+    two.Output(two.Call("identity", {columns}));
+    two.g.extents = {{0, 2, 2}};
+    if (both) two.g.extents.push_back({0, 1, 1});
+    two.g.hidden = 2;
+    EXPECT_EQ(temper::EndsWithItsLines(two.g, two.g.nodes[0]), both);
+    EXPECT_TRUE(temper::EndsWithItsLines(two.g, two.g.nodes[2]));
+  }
+}
+
 TEST_F(LinesTest, AnOutputOfAnotherExtentDoesNot) {
   EXPECT_FALSE(EndsWithItsLines([](ValueId v) { return v; }, /*same_extent=*/false));
 }

@@ -647,6 +647,18 @@ TEST(Fuse, CastsJoinTheContraction) {
   EXPECT_EQ(b.g.groups[0].nodes.size(), 3u);
 }
 
+// Bytes are read where floats made of them would be; what is of one size is made on its own, in vectors.
+TEST(Fuse, WhatGrowsIsMadeWhereItIsConcatenated) {
+  for (const auto& [dtype, kernels] : {std::pair(DType::kU8, 1u), {DType::kF32, 2u}}) {
+    Builder b;
+    const ValueId x = b.Input({1, 4, 5, 5}, dtype);
+    const ValueId made = b.Call("mul", {dtype == DType::kU8 ? b.Cast(x, DType::kF32) : x, b.Random({})});
+    b.Output(b.Call("concat", {made, b.Input({1, 3, 5, 5})}, Builder::Int("axis", 1)));
+    Apply(passes::Fuse, b.g);
+    EXPECT_EQ(b.g.groups.size(), kernels);
+  }
+}
+
 TEST(Fuse, NoCyclesThroughAnotherKernel) {
   // exp(c) joins the convolution only if what reads it does not also wait for the reduction of c.
   Builder b;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <queue>
+#include <set>
 
 #include "compiler/graph/alias.h"
 #include "compiler/graph/extract.h"
@@ -57,6 +58,7 @@ class Fuser {
   void GrowForward(int root);
   int OnlyReader(const Part& p) const;
   bool MayPrecedeAnchor(const Part& producer, const Part& consumer) const;
+  bool Widens(const Part& p) const;
   bool MayPrecede(const Part& producer, const Part& consumer) const;
   void MergeProducers();
   int AnchorFirst(Part& p) const;
@@ -153,6 +155,21 @@ bool Fuser::MayPrecedeAnchor(const Part& producer, const Part& consumer) const {
   return e.ok() && HasOwnTemplate(e->workload, target_);
 }
 
+// Whether all that it reads is fewer bytes than what it makes, as where numbers of 8 bits are dequantised.
+bool Fuser::Widens(const Part& p) const {
+  const auto bytes = [](const TensorType& t) { return BytesOf(t.dtype, NumElements(t.shape)); };
+  std::set<ValueId> made, read;
+  for (int n : p.nodes) {
+    read.insert(g_.nodes[n].inputs.begin(), g_.nodes[n].inputs.end());
+    made.insert(g_.nodes[n].output);
+  }
+  int64_t total = 0;
+  for (const ValueId v : read) {
+    if (v != kNoValue && !made.contains(v)) total += bytes(g_.values[v].type);
+  }
+  return total < bytes(TypeOf(OutputNode(p)));
+}
+
 // Whether computing the producer again wherever the consumer reads it costs no more than its own kernel would.
 bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
   if (alias_[producer.root] || alias_[consumer.root] || producer.nodes.size() + consumer.nodes.size() > kMaxNodes)
@@ -173,6 +190,10 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
     if (reduction && IsFloat(made.dtype) && !IsFloat(TypeOf(n).dtype)) return false;
     // A change of layout may well compute what it writes.
     if (g_.nodes[n].op == "layout_copy" && n == consumer.root && all_elementwise) return true;
+    // What is read once may as well be made of fewer bytes where it is copied.
+    if (FindOp(g_.nodes[n].op)->move == Move::kConcatenates && n == consumer.root && all_elementwise &&
+        Widens(producer))
+      return true;
     // What reads a part of a move's result, each element once, may as well move that part alone.
     if (FindOp(g_.nodes[n].op)->move == Move::kSlices && n == consumer.root && one_move) return true;
     if (!reduction && !IsElementwise(n)) return false;

@@ -234,6 +234,29 @@ TEST_F(IntegerProducts, OfQuantisedImagesGoAlongRows) {
   EXPECT_EQ(Of(DType::kU8), 1);
 }
 
+TEST_F(IntegerProducts, OfTransposedConvolutionsAreThoseOfPlainOnes) {
+  const auto transposed = [&](Shape weights, const NDArray& zero, NDArray scale, int64_t group = 1) {
+    Attrs attrs = Builder::Ints("strides", {2, 2});
+    attrs.Set("pads", std::vector<int64_t>{1, 0, 0, 1});
+    attrs.Set("group", group);
+    const ValueId x = Activations({2, weights[0], 5, 6});
+    b.Output(b.Call("conv_transpose2d", {x, Dequantised(Weights(std::move(weights)), zero, scale)}, attrs));
+  };
+  transposed({16, 9, 3, 3}, NDArray(), testing::RandomArray(b.rng, {9, 1, 1}, 0.1, 0.2));
+  transposed({16, 9, 2, 2}, Numbers(DType::kI8, {9, 1, 1}, std::vector<double>(9, 0)), testing::Floats({}, {0.1}));
+  transposed({16, 9, 4, 3}, NDArray(), testing::Floats({}, {0.1}), 2);
+  Run("llvm:znver4", 1e-5);
+  EXPECT_EQ(Of(DType::kU8), 3);
+  EXPECT_EQ(CountOps(b.g, "conv_transpose2d"), 0);
+
+  b.g = Graph();
+  transposed({16, 9, 3, 3}, Numbers(DType::kI8, {}, {3}), testing::Floats({}, {0.1}));
+  transposed({16, 9, 3, 3}, NDArray(), testing::RandomArray(b.rng, {16, 1, 1, 1}, 0.1, 0.2));
+  transposed({16, 9, 3, 3}, NDArray(), testing::RandomArray(b.rng, {9, 1, 1}, 0.1, 0.2), 2);
+  Run("llvm:znver4", 1e-5);
+  EXPECT_EQ(CountOps(b.g, "conv_transpose2d"), 3) << "of numbers that have a zero point, or scales along the sum";
+}
+
 TEST_F(IntegerProducts, LargestOfWhatWasQuantisedIsTheLargestNumber) {
   Attrs window = Builder::Ints("kernel", {3, 3});
   window.Set("pads", std::vector<int64_t>{1, 1, 1, 1});

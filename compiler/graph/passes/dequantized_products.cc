@@ -1,6 +1,7 @@
 // Models that only say which values are rounded how ("QDQ") multiply floats (q - zero) * scale. Such a product is the
 // product of the integers, exact, times both scales.
 #include "compiler/graph/passes/integer_products.h"
+#include "compiler/graph/passes/transposed_conv.h"
 
 namespace temper::passes {
 namespace {
@@ -83,6 +84,25 @@ absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node) {
   TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("mul", {}, {v, x->scale}, node.name));
   return r.ReplaceOutput(node, v);
+}
+
+// Its filters are dequantised as the weight is: their scales once for each phase.
+absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node) {
+  if (node.op != "conv_transpose2d" || !DequantizedAt(r, node.inputs[0]).has_value()) return false;
+  const std::optional<Dequantized> w = DequantizedAt(r, node.inputs[1]);
+  const NDArray *q = w.has_value() ? r.Constant(w->q) : nullptr, *scale = q == nullptr ? nullptr : r.Constant(w->scale);
+  if (scale == nullptr) return false;
+  const std::optional<NDArray> zero = w->zero == kNoValue ? NDArray(DType::kI32, {}) : Known(r, w->zero);
+  if (!zero.has_value() || !LieBetween(*zero, 0, 0)) return false;
+  const bool one_group = node.attrs.Int("group", 1) == 1;
+  if (!IsOne(r, w->scale) && !(one_group && IsForResults(r, w->scale, q->shape(), 1))) return false;
+  return ReplaceByConv(r, node, *q, [&](NDArray filters) -> absl::StatusOr<ValueId> {
+    NDArray scales(DType::kF32, {filters.shape()[0], 1, 1, 1});
+    for (int64_t i = 0; i < scales.size(); ++i) scales.Set(i, scale->At(i % scale->size()));
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, EmitCast(r, r.AddConstant(std::move(filters)), DType::kI32));
+    TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
+    return r.Emit("mul", {}, {v, r.AddConstant(std::move(scales))}, node.name);
+  });
 }
 
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t) {

@@ -180,6 +180,7 @@ absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t) 
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
   const Rewriter::Rule rules[] = {[&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
                                   PoolDequantized,
+                                  TransposeDequantized,
                                   [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },
                                   ForgetLeftBits,
                                   [&t](Rewriter& r, Node& node) { return MultiplyBytes(r, node, t); },

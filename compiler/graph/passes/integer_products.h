@@ -12,6 +12,8 @@ namespace temper::passes {
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
 // The largest of dequantised numbers becomes the largest number, dequantised.
 absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node);
+// A transposed convolution of dequantised numbers becomes a plain one of them.
+absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node);
 // A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits; and one of
 // integers where its left operand may be rounded (attribute left_bits) and the target multiplies those faster.
 absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t);

@@ -198,6 +198,7 @@ const std::map<std::string, std::set<std::string>> kRulesAbout = {
     {"compiler/graph/passes/dequantized_products.cc", {"*"}},
     {"compiler/graph/passes/integer_products.cc", {"*"}},
     {"compiler/graph/passes/nbits_products.cc", {"*"}},
+    {"compiler/graph/passes/transposed_conv.cc", {"conv2d", "depth_to_space", "slice"}},
     {"compiler/graph/passes/widen.cc", {"cast", "matmul", "transpose"}},
     {"compiler/graph/passes/layout.cc", {"layout_copy", "matmul", "pad", "transpose"}},
     {"compiler/graph/passes/fuse.cc", {"layout_copy"}},

@@ -208,11 +208,12 @@ TEST(Conv2dRowsTest, PassesShareTheFetchOfTheNextBlock) {
   };
   EXPECT_EQ(fetched("mr=7,nv=1,blocks=4,ku=1", 4), 0);  // L2 holds them
   t.cpu()->l2_bytes = 4096;
-  EXPECT_GE(fetched("mr=7,nv=1,blocks=4,ku=1", 4), 0.9);
-  EXPECT_GE(fetched("mr=4,nv=1,blocks=4,ku=2", 4), 0.9);
-  EXPECT_GE(fetched("mr=2,nv=2,blocks=2,ku=2", 2), 0.9);
+  EXPECT_GE(fetched("mr=7,nv=1,blocks=4,parts=1,ku=1", 4), 0.9);
+  EXPECT_GE(fetched("mr=4,nv=1,blocks=4,parts=1,ku=2", 4), 0.9);
+  EXPECT_GE(fetched("mr=2,nv=2,blocks=2,parts=1,ku=2", 2), 0.9);
+  EXPECT_GE(fetched("mr=7,nv=1,blocks=4,parts=3,ku=1", 12), 0.9);
   t.cpu()->threads = 2;
-  EXPECT_EQ(fetched("mr=2,nv=2,blocks=2,ku=2", 2), 0);  // a thread has one block
+  EXPECT_EQ(fetched("mr=2,nv=2,blocks=2,parts=1,ku=2", 2), 0);  // a thread has one block
 }
 
 // Every config reads the image as it lies, and branches past what would multiply by zero.

@@ -55,6 +55,7 @@ struct Tile {
   int64_t run;       // and in one: channels that lie together
   int64_t filters;   // of a group
   int64_t lanes, vectors, nr, panels, blocks, unroll;
+  int64_t parts;                           // of the filter's rows, whose sums are added up at the end
   bool planes;                             // the input's, a channel each, which the kernel reads as they lie
   bool constant;                           // the filters are packed by the package, not by the kernel
   bool fetch_ahead;                        // the next block's filters are fetched during a block
@@ -72,6 +73,7 @@ struct Tile {
         panels(CeilDiv(filters, nr)),
         blocks(c["blocks"]),
         unroll(c["ku"]),
+        parts(c.Has("parts") ? c["parts"] : 1),
         planes(ReadsPlanes(w)),
         constant(w.inputs[1].constant),
         fetch_ahead(StreamsFilters(s, t)),
@@ -80,7 +82,7 @@ struct Tile {
   }
   // Whether threads go from block to block of filters that L2 does not hold, and over each more than once.
   bool StreamsFilters(const Conv2dShape& s, const CpuTarget& t) const {
-    return constant && group * blocks > t.threads && s.n * s.oh * columns.tiles() > 1 &&
+    return constant && group * blocks * parts > t.threads && s.n * s.oh * columns.tiles() > 1 &&
            kElementBytes * NumElements(packed_shape(s)) > t.l2_bytes / 2;
   }
   Shape packed_shape(const Conv2dShape& s) const { return {group, panels, s.kh, s.kw * channels, nr}; }
@@ -96,6 +98,14 @@ struct Tile {
     return columns.edges() * columns.tile * vectors * runs_of_row(s) * edge_unroll() <= kMostEdgeCode;
   }
 };
+
+// Where rows of the output use a panel of filters in turn that is too large to stay in L2 beside the next one, it comes
+// a row of the filter at a time.
+bool FiltersComeInParts(const Workload& w, const Conv2dShape& s, const CpuTarget& t) {
+  const int64_t panel =
+      kElementBytes * (s.c / s.group) * s.kh * s.kw * std::min<int64_t>(s.oc / s.group, 2 * t.lanes());
+  return w.inputs[1].constant && s.kh > 1 && s.n * s.oh > 1 && !MergesGroups(s, t) && 2 * panel > t.l2_bytes;
+}
 
 // The element of the packed filters at `index` of packed_shape: zero past the last filter.
 Expr PackedElement(const Tile& tile, const ir::Tensor& f, const std::vector<Expr>& index) {
@@ -118,32 +128,40 @@ absl::StatusOr<ir::Func> BuildProgram(const Workload& w, const Conv2dShape& s, c
                       });
   const Axis& columns = tile.columns;
   ir::Buffer acc = b.Reduce(
-      "acc", kElement, {s.n, s.oh, columns.tiles(), tile.group, columns.tile, tile.panels * tile.nr},
-      {s.kh, s.kw * tile.channels}, ir::Combiner::kSum, [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
+      "acc", kElement, {tile.parts * s.n, s.oh, columns.tiles(), tile.group, columns.tile, tile.panels * tile.nr},
+      {s.kh / tile.parts, s.kw * tile.channels}, ir::Combiner::kSum,
+      [&](const std::vector<Expr>& i, const std::vector<Expr>& r) {
         const Expr ow = i[2] * Expr(columns.tile) + i[4];
+        const Expr kh = tile.parts == 1 ? r[0] : i[0] / Expr(s.n) * Expr(s.kh / tile.parts) + r[0];
         const Expr kw = r[1] / Expr(tile.channels), c = r[1] % Expr(tile.channels);
         std::vector<Expr> inside;
-        tile.rows.AddInside(i[1], r[0], &inside);
+        tile.rows.AddInside(i[1], kh, &inside);
         columns.AddInside(ow, kw, &inside);
         const Expr group = tile.merged ? i[5] / Expr(tile.channels) : i[3];
-        Expr image = i[0], channel = group * Expr(tile.channels) + c;
+        Expr image = tile.parts == 1 ? i[0] : i[0] % Expr(s.n), channel = group * Expr(tile.channels) + c;
         if (tile.volume.has_value()) {
           const Expr plane = c / Expr(tile.run);
-          tile.volume->AddInside(i[0], plane, &inside);
-          image = tile.volume->Plane(i[0], plane);
+          tile.volume->AddInside(image, plane, &inside);
+          image = tile.volume->Plane(image, plane);
           channel = group * Expr(tile.run) + c % Expr(tile.run);
         }
-        const Expr x = program.value(0)({image, channel, tile.rows.Input(i[1], r[0]), columns.Input(ow, kw)});
-        return ValueWhere(inside,
-                          x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), r[0], r[1], i[5] % Expr(tile.nr)}));
+        const Expr x = program.value(0)({image, channel, tile.rows.Input(i[1], kh), columns.Input(ow, kw)});
+        return ValueWhere(inside, x * ir::Load(filters, {i[3], i[5] / Expr(tile.nr), kh, r[1], i[5] % Expr(tile.nr)}));
       });
+  const auto sum = [&](const std::vector<Expr>& i) {
+    return ir::Load(acc, {i[0], i[1], i[2] / Expr(columns.tile), i[3], i[2] % Expr(columns.tile), i[4]});
+  };
+  ir::Buffer sums;
+  if (tile.parts > 1) sums = b.Compute("sums", kElement, {tile.parts * s.n, s.oh, s.ow, tile.group, tile.filters}, sum);
   Expr current;
   program.SetResult(
       w.anchor, ir::Tensor(kElement, w.calls[w.anchor].type.shape, [&](const std::vector<Expr>&) { return current; }));
   TEMPER_RETURN_IF_ERROR(program.Compute(w.anchor + 1, static_cast<int>(w.calls.size())));
   ir::Buffer out =
       b.Compute("out", w.output().dtype, {s.n, s.oh, s.ow, tile.group, tile.filters}, [&](const std::vector<Expr>& i) {
-        current = ir::Load(acc, {i[0], i[1], i[2] / Expr(columns.tile), i[3], i[2] % Expr(columns.tile), i[4]});
+        current = tile.parts == 1 ? sum(i) : ir::Load(sums, i);
+        for (int64_t p = 1; p < tile.parts; ++p)
+          current = current + ir::Load(sums, {Expr(p * s.n) + i[0], i[1], i[2], i[3], i[4]});
         return program.result()({i[0], i[3] * Expr(tile.filters) + i[4], i[1], i[2]});
       });
   b.MarkOutput(out);
@@ -212,7 +230,7 @@ void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const
   if (tile.planes && !part.edge) PrefetchPlanes(s, part, tile);
   if (run != nullptr && part.edge && tile.unroll_edges(shape)) s.Unroll(run);
   const std::vector<Loop> loops = s.Loops(part.out);
-  if (s.status().ok()) {
+  if (s.status().ok() && tile.parts == 1) {
     const size_t column = loops.size() - 3;
     FetchForStore(s, part.out, loops[column - 1], loops[column], loops[column + 1], tile.nr);
   }
@@ -222,7 +240,8 @@ void SchedulePart(Schedule& s, const Part& part, const Conv2dShape& shape, const
 absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, const Tile& tile, const CpuTarget& t) {
   Schedule s(std::move(func));
   if (!tile.constant) ScheduleElementwise(s, "pack", t);
-  const std::vector<Loop> loops = s.Loops("out");
+  if (tile.parts > 1) ScheduleElementwise(s, "out", t);
+  const std::vector<Loop> loops = s.Loops(tile.parts > 1 ? "sums" : "out");
   if (loops.size() != 5) return absl::InternalError("conv2d.rows: five output loops expected");
   auto [column_tile, column] = s.Split(loops[2], tile.columns.tile);
   auto [panel, filter] = s.Split(loops[4], tile.nr);
@@ -237,9 +256,10 @@ absl::StatusOr<ir::Func> ScheduleRows(ir::Func func, const Conv2dShape& shape, c
   const int64_t first = tile.columns.first_inside(), last = tile.columns.tiles() - tile.columns.end_inside();
   std::array<Loop, 3> parts = {nullptr, column_tile, nullptr};
   if (first + last > 0) parts = s.Peel(column_tile, first, last);
-  // The last blocks are, of each part, the accumulators' and then the output's.
+  // The last blocks are, of each part, the accumulators' and then the output's; or the sums', and then the output.
   const auto made = std::count_if(parts.begin(), parts.end(), [](const Loop& part) { return part != nullptr; });
   std::vector<std::string> blocks = s.Blocks();
+  if (tile.parts > 1) std::erase_if(blocks, [](const std::string& b) { return b.starts_with("out"); });
   if (s.status().ok()) blocks.erase(blocks.begin(), blocks.end() - 2 * made);
   const std::array<int64_t, 3> firsts = {0, first, tile.columns.tiles() - last};
   for (size_t i = 0, block_of = 0; i < parts.size() && s.status().ok(); ++i) {
@@ -273,6 +293,7 @@ ConfigSpace Space(const Workload& w, const CpuTarget& t) {
     for (const int64_t vl : lanes) blocks.insert(std::min(CeilDiv(filters, nv * vl), kMostBlocks));
   }
   space.Add("blocks", std::vector<int64_t>(blocks.begin(), blocks.end()));
+  if (FiltersComeInParts(w, s, t)) space.Add("parts", {1, s.kh});
   std::vector<int64_t> unrolled = {1, 2, 4};
   if (MergesGroups(s, t)) unrolled = {channels};
   if (ReadsPlanes(w) && channels == 3) unrolled = {1, 3};
@@ -316,7 +337,8 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   const double pixels = image_rows * static_cast<double>(s.ow), row_tiles = image_rows * tiles;
   const double blocks = static_cast<double>(tile.blocks);
   const double block_panels = static_cast<double>(tile.panels / tile.blocks);
-  const double panel_bytes = kElementBytes * taps * static_cast<double>(tile.nr),
+  const double parts = static_cast<double>(tile.parts);
+  const double panel_bytes = kElementBytes * taps * static_cast<double>(tile.nr) / parts,
                block_bytes = panel_bytes * block_panels;
   // What a block's filters see of a pixel, a tile of the image, and a row of the output.
   const double block_channels = static_cast<double>(tile.merged ? s.c / tile.blocks : tile.channels);
@@ -343,8 +365,11 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
                                     ? static_cast<double>(kLineElements) * block_panels
                                 : window_bytes <= l1 / 2 ? 1
                                                          : block_panels;
-  f.l2_traffic = group * blocks *
-                 (row_tiles * window_bytes * window_fetches + block_bytes * (block_bytes <= l1 / 2 ? 1 : row_tiles));
+  const double sums = tile.parts == 1 ? 0 : 2 * parts * kElementBytes * pixels * group * filters;  // written and read
+  f.l2_traffic =
+      group * blocks *
+          (row_tiles * window_bytes * window_fetches + parts * block_bytes * (block_bytes <= l1 / 2 ? 1 : row_tiles)) +
+      sums;
   // Rows of the image come past L2 once if the strip of them that an output row sees stays there beside the filters.
   const double input = kElementBytes * planes_read * static_cast<double>(s.h * s.w) * block_channels *
                        static_cast<double>(tile.run) / static_cast<double>(tile.channels);
@@ -354,13 +379,13 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
   const double stays = std::clamp(2.5 - 2 * block_bytes / l2, 0.0, 1.0);
   const double block_streams = group * (stays * std::min<double>(t.threads, image_rows) + (1 - stays) * row_tiles);
   const double out_bytes = kElementBytes * pixels * group * filters, l3 = 0.75 * static_cast<double>(t.l3_bytes);
-  f.l3_traffic = group * blocks * input * again + blocks * block_bytes * block_streams + out_bytes;
+  f.l3_traffic = group * blocks * input * again + blocks * parts * block_bytes * block_streams + out_bytes + sums;
   // Of filters that are a good part of L3 some are gone when their turn comes again: others use it too.
   const double in_l3 = std::clamp(1.25 - f.l2_bytes / std::max(1.0, static_cast<double>(t.l3_bytes)), 0.0, 1.0);
   // Lines that are written a part of a pixel at a time come when they are asked for, not ahead of it.
   const bool scattered = tile.panels > 1 && out_bytes > l2;
   f.memory_traffic = group * (input + block_bytes <= l3 ? 1 : blocks) * input + (scattered ? 2 : 1) * out_bytes +
-                     blocks * block_bytes * (in_l3 * group + (1 - in_l3) * block_streams);
+                     blocks * parts * block_bytes * (in_l3 * group + (1 - in_l3) * block_streams);
   f.compulsory_bytes = CompulsoryBytes(w);
   f.parallel_chunks = group * blocks * image_rows;
   f.chunk_imbalance = std::ceil(f.parallel_chunks / t.threads) * t.threads / f.parallel_chunks;

@@ -185,5 +185,26 @@ TEST(Math, ZerosKeepTheirSignsAndLimitsAreReached) {
   }
 }
 
+// Behind the end of a range there is anything, and results do not depend on it.
+TEST(Math, NumbersBesideOneDoNotChangeIt) {
+  std::vector<float> x(1024 * kRow), far(x.size());
+  Rng rng(3);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(8 * rng.Uniform() - 4);
+    far[i] = i % 3 == 0 ? 1e25F : i % 3 == 1 ? std::numeric_limits<float>::quiet_NaN() : x[i];
+  }
+  for (const Function& f : Functions()) {
+    for (const Target& target : TestTargets()) {
+      const auto alone = Apply(f, target, ForKind::kVectorized, x);
+      const auto beside = Apply(f, target, ForKind::kVectorized, far);
+      ASSERT_TRUE(alone.ok() && beside.ok()) << alone.status() << beside.status();
+      for (size_t i = 2; i < x.size(); i += 3) {
+        ASSERT_EQ(std::bit_cast<uint32_t>((*alone)[i]), std::bit_cast<uint32_t>((*beside)[i]))
+            << f.name << " of " << x[i] << " on " << target.name();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace temper

@@ -292,21 +292,22 @@ Value* SinF32(const F32& f, Value* x, bool cosine) {
   return f.FromBits(b.CreateXor(f.Bits(b.CreateSelect(is_sine, sine, cosine_of_r)), sign));
 }
 
-// Of numbers whose quarters of a turn are not exact, libm's: it has pi in all the digits that they take.
+// Of numbers whose quarters of a turn are not exact, libm's: it has pi in all the digits that they take. Each lane is
+// what it is alone: those beside it may be behind the end of what counts, and anything.
 Value* SinOrLibm(const F32& f, Value* x, ExprKind kind) {
   constexpr double kLargest = 8192;
   llvm::IRBuilder<>& b = f.b();
-  Value* large = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), f.Const(kLargest));
-  if (large->getType()->isVectorTy()) large = b.CreateOrReduce(large);
-  llvm::Function* function = b.GetInsertBlock()->getParent();
-  const auto block = [&](const char* name) { return llvm::BasicBlock::Create(b.getContext(), name, function); };
-  llvm::BasicBlock *far = block("far"), *near = block("near"), *after = block("after");
-  b.CreateCondBr(large, far, near);
-  b.SetInsertPoint(far);
-  Value* called = CallLibm(b, LibmName(kind), {x});
-  b.CreateBr(after);
-  b.SetInsertPoint(near);
   Value* computed = SinF32(f, x, kind == ExprKind::kCos);
+  Value* large = b.CreateFCmpOGT(b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x), f.Const(kLargest));
+  Value* any = large->getType()->isVectorTy() ? b.CreateOrReduce(large) : large;
+  llvm::BasicBlock* near = b.GetInsertBlock();
+  const auto block = [&](const char* name) {
+    return llvm::BasicBlock::Create(b.getContext(), name, near->getParent());
+  };
+  llvm::BasicBlock *far = block("far"), *after = block("after");
+  b.CreateCondBr(any, far, after);
+  b.SetInsertPoint(far);
+  Value* called = b.CreateSelect(large, CallLibm(b, LibmName(kind), {x}), computed);
   b.CreateBr(after);
   b.SetInsertPoint(after);
   llvm::PHINode* result = b.CreatePHI(x->getType(), 2);

@@ -118,6 +118,16 @@ static void describe_all(char* line, size_t size, const temper_plan* plan, const
   }
 }
 
+/* Whether a variant takes this input beside those before it, but for lengths that it shares with them or has twice. */
+static int differs_in_lengths(const temper_plan* plan, const temper_tensor* inputs, int64_t input) {
+  int differs = 0;
+  for (int64_t i = 0; i < plan->num_variants && !differs; ++i) {
+    const temper_variant* v = &plan->variants[i];
+    differs = taken_by(v, inputs) == input && is_of(&inputs[input], &v->inputs[input]);
+  }
+  return differs;
+}
+
 const temper_variant* temper_find_variant(const temper_plan* plan, const temper_tensor* inputs, char* line,
                                           size_t size) {
   int64_t furthest = 0; /* the first input that no variant takes beside those before it */
@@ -131,6 +141,7 @@ const temper_variant* temper_find_variant(const temper_plan* plan, const temper_
   const int64_t rank = t->rank < 0 ? 0 : t->rank > TEMPER_MAX_RANK ? TEMPER_MAX_RANK : t->rank;
   describe(given, sizeof given, t->dtype, rank, t->shape, t->shape);
   describe_all(taken, sizeof taken, plan, inputs, furthest);
-  snprintf(line, size, "input %s has %s; the model takes %s", plan->variants->inputs[furthest].name, given, taken);
+  snprintf(line, size, "input %s has %s; the model takes %s%s", plan->variants->inputs[furthest].name, given, taken,
+           differs_in_lengths(plan, inputs, furthest) ? ", and dimensions of one name have one length" : "");
   return NULL;
 }

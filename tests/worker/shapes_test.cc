@@ -135,9 +135,12 @@ TEST_F(Variants, RefuseInOneLineWhatIsBeyondARange) {
 
 TEST_F(Variants, RefuseLengthsThatDisagree) {
   EXPECT_FALSE(Takes({2, 5}, {3, 5, 5}));
+  EXPECT_THAT(line_, HasSubstr("one length")) << "what it takes beside another input is not all that it has room for";
   EXPECT_FALSE(Takes({2, 5}, {2, 4, 4}));
+  EXPECT_THAT(line_, HasSubstr("one length"));
   EXPECT_FALSE(Takes({2, 5}, {2, 5, 4})) << "within an input";
-  EXPECT_THAT(line_, HasSubstr("has type 1 [2, 5, 4]; the model takes type 1 [1..4, 2..9, 2..9]"));
+  EXPECT_THAT(line_, HasSubstr("has type 1 [2, 5, 4]; the model takes type 1 [1..4, 2..9, 2..9], and dimensions of one "
+                               "name have one length"));
 }
 
 }  // namespace

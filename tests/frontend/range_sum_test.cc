@@ -306,24 +306,111 @@ TEST(OnnxRangeSum, ADecoderOfOneNewTokenOrOfOneExample) {
   ExpectAsOfKnownLengths(m, {{"batch", 1}, {"past", 3}, {"seq", DimLength(1, 3)}});
 }
 
+// Whether a run says that lengths differ where these inputs, of one number each, are so.
+bool Differ(const Graph& g, const Lengths& told) {
+  std::vector<NDArray> inputs;
+  for (const ValueId id : g.inputs) {
+    const Value& v = g.values[static_cast<size_t>(id)];
+    inputs.emplace_back(v.type.dtype, v.type.shape);
+    if (told.contains(v.name)) inputs.back().Set(0, static_cast<double>(told.at(v.name)));
+  }
+  const auto outputs = RunReference(g, inputs);
+  EXPECT_TRUE(outputs.ok()) << outputs.status();
+  return outputs.ok() && SaysThatLengthsDiffer(g, *outputs);
+}
+
 // A mask of another length than cache and new tokens have is an error of the run.
 TEST(OnnxRangeSum, AnInputThatIsNoSumIsTold) {
-  const ModelBuilder m = Decoder(MaskByTriangle);
-  const absl::StatusOr<Graph> g = m.Import({.dims = kRanges});
+  const absl::StatusOr<Graph> g = Decoder(MaskByTriangle).Import({.dims = kRanges});
   ASSERT_TRUE(g.ok()) << g.status();
   for (const int64_t mask : {4, 5, 6}) {
-    std::vector<NDArray> inputs;
-    for (const ValueId id : g->inputs) {
-      const Value& v = g->values[static_cast<size_t>(id)];
-      inputs.emplace_back(v.type.dtype, v.type.shape);
-      const std::map<std::string, int64_t> told = {
-          {"length of batch", 1}, {"length of past", 3}, {"length of seq", 2}, {"length of past + seq", mask}};
-      if (told.contains(v.name)) inputs.back().Set(0, static_cast<double>(told.at(v.name)));
-    }
-    const auto outputs = RunReference(*g, inputs);
-    ASSERT_TRUE(outputs.ok()) << outputs.status();
-    EXPECT_EQ(SaysThatLengthsDiffer(*g, *outputs), mask != 5) << mask;
+    const Lengths told = {
+        {"length of batch", 1}, {"length of past", 3}, {"length of seq", 2}, {"length of past + seq", mask}};
+    EXPECT_EQ(Differ(*g, told), mask != 5) << mask;
   }
+}
+
+// Queries, of 4 heads that share 2 of keys and values, behind a cache.
+void Operands(ModelBuilder& m, const std::string& past) {
+  Input(m, "q", {"batch", "seq", std::to_string(4 * kSize)});
+  for (const char* name : {"k", "v"}) Input(m, name, {"batch", "seq", std::to_string(2 * kSize)});
+  for (const char* name : {"past k", "past v"}) Input(m, name, {"batch", "2", past, std::to_string(kSize)});
+}
+void Results(ModelBuilder& m, onnx::NodeProto& node, const std::vector<std::pair<std::string, int64_t>>& attributes) {
+  for (const char* name : {"y", "all k", "all v"}) m.Output(name);
+  for (const auto& [name, value] : attributes) ModelBuilder::SetInt(node, name, value);
+}
+
+// ONNX's own attention, whose queries stand behind the cache.
+TEST(OnnxRangeSum, AnAttentionBehindACache) {
+  for (const bool masked : {false, true}) {
+    for (const auto& [name, value] : {std::pair("is_causal", 0), {"is_causal", 1}, {"left_window_size", 2}}) {
+      SCOPED_TRACE(std::string(name) + (masked ? ", masked " : " ") + std::to_string(value));
+      ModelBuilder m(25);
+      Operands(m, "past");
+      if (masked) Input(m, "mask", {"seq", "past + seq"}, onnx::TensorProto::BOOL);
+      onnx::NodeProto& node =
+          m.Node("Attention", {"q", "k", "v", masked ? "mask" : "", "past k", "past v"}, {"y", "all k", "all v"});
+      Results(m, node, {{"q_num_heads", 4}, {"kv_num_heads", 2}, {name, value}});
+      ExpectAsOfKnownLengths(m, kRanges);
+    }
+  }
+}
+
+// The attention of language models: examples may have fewer steps than others, and the mask tells how many all have.
+ModelBuilder Language(const std::string& past, const std::string& all,
+                      const std::vector<std::pair<std::string, int64_t>>& attributes = {}) {
+  ModelBuilder m(17);
+  Operands(m, past);
+  Input(m, "mask", {"batch", all}, onnx::TensorProto::INT64);
+  Input(m, "short", {"batch"}, onnx::TensorProto::INT64);
+  Length(m, "total", "mask", 1);
+  Number(m, "one", 1);
+  m.Node("Sub", {"total", "one"}, {"last"});
+  m.Node("Sub", {"last", "short"}, {"lengths"});
+  for (const char* name : {"total", "lengths"})
+    ModelBuilder::SetInt(m.Node("Cast", {name}, {std::string(name) + " cast"}), "to", onnx::TensorProto::INT32);
+  Weights(m, "cosines", {16, kSize / 2});
+  Weights(m, "sines", {16, kSize / 2});
+  onnx::NodeProto& node = m.Node("GroupQueryAttention",
+                                 {"q", "k", "v", "past k", "past v", "lengths cast", "total cast", "cosines", "sines"},
+                                 {"y", "all k", "all v"});
+  node.set_domain("com.microsoft");
+  Results(m, node, {{"num_heads", 4}, {"kv_num_heads", 2}});
+  for (const auto& [name, value] : attributes) ModelBuilder::SetInt(node, name, value);
+  return m;
+}
+
+TEST(OnnxRangeSum, QueriesOfGroupsBehindACacheThatGrows) {
+  ExpectAsOfKnownLengths(Language("past", "past + seq"), kRanges);
+  ExpectAsOfKnownLengths(Language("past", "past + seq", {{"do_rotary", 1}}), kRanges);
+  ExpectAsOfKnownLengths(Language("past", "past + seq", {{"do_rotary", 1}, {"local_window_size", 2}}), kRanges);
+  ExpectAsOfKnownLengths(Language("past", "past + seq", {{"smooth_softmax", 1}}), kRanges);
+  ExpectAsOfKnownLengths(Language("past", "past + seq", {{"do_rotary", 1}}),
+                         {{"batch", 2}, {"past", DimLength(0, 4)}, {"seq", 1}});
+  ExpectAsOfKnownLengths(Language("0", "seq", {{"do_rotary", 1}}), {{"batch", 2}, {"seq", DimLength(1, 4)}});
+}
+
+TEST(OnnxRangeSum, QueriesOfGroupsInACacheWithRoomForMore) {
+  ExpectAsOfKnownLengths(Language("6", "total", {{"do_rotary", 1}}),
+                         {{"batch", DimLength(1, 2)}, {"seq", DimLength(1, 3)}, {"total", DimLength(3, 6)}});
+}
+
+TEST(OnnxRangeSum, ATotalLengthThatDoesNotFitIsTold) {
+  const absl::StatusOr<Graph> grows =
+      Language("past", "total")
+          .Import({.dims = {
+                       {"batch", 1}, {"past", DimLength(0, 4)}, {"seq", DimLength(1, 3)}, {"total", DimLength(1, 7)}}});
+  ASSERT_TRUE(grows.ok()) << grows.status();
+  for (const int64_t total : {4, 5, 6}) {
+    EXPECT_EQ(Differ(*grows, {{"length of past", 3}, {"length of seq", 2}, {"length of total", total}}), total != 5)
+        << total;
+  }
+  const absl::StatusOr<Graph> has_room =
+      Language("6", "total").Import({.dims = {{"batch", 1}, {"seq", DimLength(1, 3)}, {"total", DimLength(1, 6)}}});
+  ASSERT_TRUE(has_room.ok()) << has_room.status();
+  for (const int64_t total : {1, 2, 6})
+    EXPECT_EQ(Differ(*has_room, {{"length of seq", 2}, {"length of total", total}}), total < 2) << total;
 }
 
 // x and z, whose first axes are n and m, and what becomes of them.

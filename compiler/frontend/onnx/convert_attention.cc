@@ -24,13 +24,24 @@ absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads) {
 namespace {
 
 // Each head of keys or values serves as many neighbouring heads of queries: what these have, as rows of one product.
-// [batch, heads, sequence, size] as [batch, heads of keys, sequences, size].
+// [batch, heads, sequence, size] as [batch, heads of keys, sequences, size], or, of a sequence of which only the run
+// knows the length, as [batch, heads of keys, heads for each, sequence, size].
 absl::StatusOr<ValueId> Grouped(Context& c, ValueId v, ValueId keys) {
   const Shape shape = c.ShapeOf(v);
   const int64_t heads = c.ShapeOf(keys)[1];
   if (heads < 1 || shape[1] % heads != 0)
     return absl::InvalidArgumentError("the heads of keys divide the heads of queries");
-  return c.Reshape(v, {shape[0], heads, shape[1] / heads * shape[2], shape[3]});
+  const int64_t group = shape[1] / heads;
+  if (group > 1 && c.VaryingAlong(v, 2) != nullptr) return c.Reshape(v, {shape[0], heads, group, shape[2], shape[3]});
+  return c.Reshape(v, {shape[0], heads, group * shape[2], shape[3]});
+}
+
+// What `a`, grouped, and keys or values make.
+absl::StatusOr<ValueId> ProductOf(Context& c, ValueId a, ValueId keys, Attrs attrs) {
+  if (c.Rank(a) > c.Rank(keys)) {
+    TEMPER_ASSIGN_OR_RETURN(keys, c.NewAxis(keys, 2));
+  }
+  return c.Call("matmul", std::move(attrs), {a, keys});
 }
 
 // How far each query sees, in keys from its own place on: -1 is without end.
@@ -59,11 +70,12 @@ NDArray PairsWithin(const Reach& reach, int64_t queries, int64_t keys, int64_t p
   return mask;
 }
 
-// The same where the queries of each example are the last of so many keys: [batch, 1, queries, keys].
-absl::StatusOr<ValueId> PairsWithin(Context& c, const Reach& reach, ValueId lengths, int64_t queries, int64_t keys) {
+// The same where the run knows at which key the first query of each example stands, or of all of them: [batch or 1, 1,
+// queries, keys].
+absl::StatusOr<ValueId> PairsWithin(Context& c, const Reach& reach, ValueId first, int64_t queries, int64_t keys) {
   Formula f(c, DType::kI64);
-  TEMPER_ASSIGN_OR_RETURN(lengths, c.Reshape(lengths, {NumElements(c.ShapeOf(lengths)), 1, 1, 1}));
-  const ValueId own = f.Add(f.Plus(lengths, static_cast<double>(-queries)), Counting(c, DType::kI64, {queries, 1}));
+  TEMPER_ASSIGN_OR_RETURN(first, c.Reshape(first, {NumElements(c.ShapeOf(first)), 1, 1, 1}));
+  const ValueId own = f.Add(first, Counting(c, DType::kI64, {queries, 1}));
   const ValueId behind = f.Sub(Counting(c, DType::kI64, {keys}), own);
   const ValueId left = f.Call("less_equal", {f.Number(static_cast<double>(-reach.left)), behind});
   const ValueId right = f.Call("less_equal", {behind, f.Number(static_cast<double>(reach.right))});
@@ -91,7 +103,40 @@ struct Masks {
   ValueId live = kNoValue;   // which queries see anything; kNoValue where all do
 };
 
-absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, const Shape& scores, int64_t past) {
+// At which key the first query stands, where only the run knows that: behind a cache, or as the last of so many keys in
+// each example. kNoValue: the past is known.
+absl::StatusOr<ValueId> FirstKey(Context& c, const OnnxNode& n, ValueId scores) {
+  const ValueId past = n.Input(4), lengths = n.Input(6);
+  if (past != kNoValue) {
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, past, "a cache"));
+    const Varying* own = c.VaryingAlong(past, 2);
+    return own == nullptr ? kNoValue : own->extent;
+  }
+  if (lengths == kNoValue) return kNoValue;
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, scores, "what stands behind a cache"));
+  Formula f(c, DType::kI64);
+  const Varying* queries = c.VaryingAlong(scores, 2);
+  const ValueId count = queries != nullptr ? queries->extent : f.Number(static_cast<double>(c.ShapeOf(scores)[2]));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId ends, c.Cast(lengths, DType::kI64));
+  const ValueId first = f.Sub(ends, count);
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return first;
+}
+
+// Pairs, [..., queries, keys], as many as scores, [batch, heads, queries, keys], have of both.
+absl::StatusOr<ValueId> AsManyAs(Context& c, ValueId pairs, ValueId scores) {
+  Varyings own;
+  for (const int64_t axis : {2, 3}) {
+    const Varying* varying = c.VaryingAlong(scores, axis);
+    if (varying == nullptr) continue;
+    own.push_back(*varying);
+    own.back().axis += c.Rank(pairs) - 4;
+  }
+  return WithVaryings(c, pairs, own);
+}
+
+absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, ValueId of, int64_t past) {
+  const Shape scores = c.ShapeOf(of);
   const int64_t queries = scores[2], keys = scores[3];
   const ValueId lengths = n.Input(6);
   TEMPER_ASSIGN_OR_RETURN(const Reach reach, ReachOf(n, keys));
@@ -101,11 +146,13 @@ absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, const 
     if (queries > 0 && keys > kMostCompared / queries / std::max<int64_t>(lengths == kNoValue ? 1 : scores[0], 1))
       return absl::UnimplementedError(absl::StrCat("a causal mask of ", queries, " x ", keys, " is not supported"));
     conditions.push_back(kNoValue);
-    if (lengths == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId first, FirstKey(c, n, of));
+    if (first == kNoValue) {
       conditions.back() = c.Constant(PairsWithin(reach, queries, keys, past));
     } else {
-      TEMPER_ASSIGN_OR_RETURN(conditions.back(), PairsWithin(c, reach, lengths, queries, keys));
+      TEMPER_ASSIGN_OR_RETURN(conditions.back(), PairsWithin(c, reach, first, queries, keys));
     }
+    TEMPER_ASSIGN_OR_RETURN(conditions.back(), AsManyAs(c, conditions.back(), of));
   }
   if (lengths != kNoValue && reach.right != 0) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinLengths(c, lengths, keys));
@@ -150,9 +197,9 @@ absl::StatusOr<ValueId> Live(Context& c, const Masks& masks) {
   return c.Cast(seen, DType::kBool);
 }
 
-absl::StatusOr<Masks> MasksOf(Context& c, const OnnxNode& n, const Shape& scores, int64_t past, bool mask_is_finite) {
+absl::StatusOr<Masks> MasksOf(Context& c, const OnnxNode& n, ValueId scores, int64_t past, bool mask_is_finite) {
   Masks masks;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId mask, MaskOf(c, n, scores[3]));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId mask, MaskOf(c, n, c.ShapeOf(scores)[3]));
   TEMPER_ASSIGN_OR_RETURN(masks.seen, Seen(c, n, mask, scores, past));
   if (mask != kNoValue && c.TypeOf(mask).dtype != DType::kBool) masks.added = mask;
   TEMPER_ASSIGN_OR_RETURN(masks.live, Live(c, {mask_is_finite ? kNoValue : masks.added, masks.seen}));
@@ -210,10 +257,19 @@ absl::StatusOr<ValueId> Weights(Context& c, const OnnxNode& n, ValueId scores, c
   return weights;
 }
 
+absl::Status CheckCache(Context& c, ValueId past, ValueId fresh) {
+  const Shape &all = c.ShapeOf(past), &own = c.ShapeOf(fresh);
+  if (all.size() == 4 && all[0] == own[0] && all[1] == own[1] && all[3] == own[3]) return absl::OkStatus();
+  return absl::InvalidArgumentError("keys and values of earlier runs are [batch, heads, sequence, size]");
+}
+
 // Behind those of earlier runs, if there are any; the node's output of that number is all of them.
 absl::StatusOr<ValueId> BehindPast(Context& c, const OnnxNode& n, ValueId v, size_t past, int output) {
   if (n.Input(past) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(v, c.Concat({n.Input(past), v}, 2));
+    const std::vector<ValueId> parts = {n.Input(past), v};
+    const bool varies = std::ranges::any_of(parts, [&](ValueId part) { return c.VaryingAlong(part, 2) != nullptr; });
+    if (varies) TEMPER_RETURN_IF_ERROR(CheckCache(c, parts[0], v));
+    TEMPER_ASSIGN_OR_RETURN(v, varies ? ConcatVarying(c, parts, 2) : c.Concat(parts, 2));
   }
   TEMPER_RETURN_IF_ERROR(c.Set(n, v, output));
   return v;
@@ -235,20 +291,20 @@ absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite) {
   const Shape shape = c.ShapeOf(q);
   if (c.ShapeOf(v)[1] != c.ShapeOf(k)[1]) return absl::InvalidArgumentError("keys and values have as many heads");
   TEMPER_ASSIGN_OR_RETURN(q, Grouped(c, q, k));
-  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, q, {3}, "a scale"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, q, {-1}, "a scale"));
   const double scale = n.Float("scale", 1 / std::sqrt(static_cast<double>(shape[3])));
   if (!std::isfinite(scale)) return absl::InvalidArgumentError("scale is finite");
   Attrs across;
   across.Set("trans_b", int64_t{1});
-  TEMPER_ASSIGN_OR_RETURN(ValueId scores, c.Call("matmul", std::move(across), {q, k}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId scores, ProductOf(c, q, k, std::move(across)));
   const Shape pairs = {shape[0], shape[1], shape[2], c.ShapeOf(k)[2]};
   TEMPER_ASSIGN_OR_RETURN(scores, c.Reshape(scores, pairs));
   TEMPER_ASSIGN_OR_RETURN(scores, c.Call("mul", {}, {scores, c.Scalar(c.TypeOf(scores).dtype, scale)}));
   TEMPER_RETURN_IF_ERROR(SetScores(c, n, Step::kProduct, scores));
-  TEMPER_ASSIGN_OR_RETURN(const Masks masks, MasksOf(c, n, pairs, past, mask_is_finite));
+  TEMPER_ASSIGN_OR_RETURN(const Masks masks, MasksOf(c, n, scores, past, mask_is_finite));
   TEMPER_ASSIGN_OR_RETURN(ValueId weights, Weights(c, n, scores, masks));
   TEMPER_ASSIGN_OR_RETURN(weights, Grouped(c, weights, k));
-  TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, v}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId y, ProductOf(c, weights, v, {}));
   TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[1], shape[2], c.ShapeOf(v)[3]}));
   TEMPER_ASSIGN_OR_RETURN(y, Elsewhere(c, masks.live, y, 0));
   if (c.Rank(n.Input(0)) == 3) {

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/attention.h"
+#include "compiler/frontend/onnx/ends.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/language.h"
 #include "compiler/frontend/onnx/places.h"
@@ -16,6 +18,10 @@ namespace {
 struct Sizes {
   int64_t batch = 0, steps = 0, heads = 0, kv_heads = 0, size = 0, total = 0, cached = 0;
   int64_t group() const { return heads / kv_heads; }
+  // Where only the run knows some of them, how many are new and how many were there, in i64: `steps` and `cached` are
+  // the most then. And how many the written cache has, kNoValue where that is known.
+  bool in_range = false;
+  ValueId fresh = kNoValue, past = kNoValue, all = kNoValue;
 };
 
 constexpr size_t kSink = 11, kQueryNorm = 14, kKeyNorm = 15;  // operands
@@ -124,12 +130,29 @@ absl::StatusOr<Parts> PartsOf(Context& c, const OnnxNode& n, Sizes& s) {
   return p;
 }
 
-// Where the new steps begin, [batch] of i64. A call whose steps are all that there is begins at the front.
+// Where the new steps begin, [batch] of i64. A call whose steps are all that there is begins at the front: one that has
+// fewer in some example, too.
 absl::StatusOr<ValueId> FirstOf(Context& c, const OnnxNode& n, const Sizes& s) {
-  if (s.steps == s.total) return c.Constant(NDArray(DType::kI64, {s.batch}));
+  if (!s.in_range && s.steps == s.total) return c.Constant(NDArray(DType::kI64, {s.batch}));
   TEMPER_ASSIGN_OR_RETURN(ValueId last, c.Cast(n.Input(5), DType::kI64));
   TEMPER_ASSIGN_OR_RETURN(last, c.Reshape(last, {s.batch}));
-  return c.Call("add", {}, {last, c.Scalar(DType::kI64, static_cast<double>(1 - s.steps))});
+  if (!s.in_range) return c.Call("add", {}, {last, c.Scalar(DType::kI64, static_cast<double>(1 - s.steps))});
+  TEMPER_RETURN_IF_ERROR(MakeWhole(c, last).status());
+  Formula f(c, DType::kI64);
+  const ValueId first = f.Call("max", {f.Sub(f.Plus(last, 1), s.fresh), f.Number(0)});
+  const ValueId behind = f.Call("min", {first, s.past});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return behind;
+}
+
+// What was made for the most steps, with the extents along these axes of it that examples and new steps have.
+absl::StatusOr<ValueId> AsInCall(Context& c, const OnnxNode& n, ValueId v, const std::vector<int64_t>& axes) {
+  Varyings own;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Varying* varying = c.VaryingAlong(n.Input(0), static_cast<int64_t>(i));
+    if (varying != nullptr && c.ShapeOf(v)[static_cast<size_t>(axes[i])] > 1) own.push_back({axes[i], varying->extent});
+  }
+  return WithVaryings(c, v, own);
 }
 
 // Each head of queries or keys over its root mean square.
@@ -165,14 +188,45 @@ absl::Status Turn(Context& c, const OnnxNode& n, const Sizes& s, ValueId first, 
   if (positions == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(positions, c.Reshape(first, {s.batch, 1}));
     TEMPER_ASSIGN_OR_RETURN(positions, c.Call("add", {}, {positions, Counting(c, DType::kI64, {1, s.steps})}));
+    if (s.in_range) {
+      TEMPER_ASSIGN_OR_RETURN(positions, AsInCall(c, n, positions, {0, 1}));
+    }
   }
   TEMPER_ASSIGN_OR_RETURN(p.query, Turned(c, n, p.query, positions, s.heads));
   TEMPER_ASSIGN_OR_RETURN(p.key, Turned(c, n, p.key, positions, s.kv_heads));
   return absl::OkStatus();
 }
 
+// The cache in a range: at each place what was there, or the new step that the example has there. Nothing is where
+// neither is.
+absl::StatusOr<ValueId> CachedInRange(Context& c, const OnnxNode& n, const Sizes& s, ValueId past, ValueId fresh,
+                                      ValueId first) {
+  if (past == kNoValue || c.ShapeOf(past)[2] == 0) return ByHeads(c, fresh, s.kv_heads);
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({s.batch, s.cached}));
+  Formula f(c, DType::kI64);
+  TEMPER_ASSIGN_OR_RETURN(first, c.Reshape(first, {s.batch, 1}));
+  const ValueId step = f.Sub(Counting(c, DType::kI64, {1, s.cached}), first);
+  ValueId is_new = f.Call("and", {f.Call("less_equal", {f.Number(0), step}), f.Call("less", {step, s.fresh})});
+  const ValueId at = f.Clip(step, 0, static_cast<double>(s.steps - 1));
+  TEMPER_RETURN_IF_ERROR(f.status());
+  TEMPER_RETURN_IF_ERROR(MakeWhole(c, fresh).status());
+  TEMPER_ASSIGN_OR_RETURN(fresh, GatherInLines(c, fresh, at));
+  TEMPER_ASSIGN_OR_RETURN(fresh, ByHeads(c, fresh, s.kv_heads));
+  TEMPER_ASSIGN_OR_RETURN(past, FilledAlong(c, past, 2, 0));
+  TEMPER_RETURN_IF_ERROR(MakeWhole(c, past).status());
+  if (const int64_t more = s.cached - c.ShapeOf(past)[2]; more > 0) {
+    TEMPER_ASSIGN_OR_RETURN(past, c.Pad(past, {0, 0, 0, 0, 0, 0, more, 0}));
+  }
+  TEMPER_ASSIGN_OR_RETURN(is_new, c.Reshape(is_new, {s.batch, 1, s.cached, 1}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId all, c.Call("where", {}, {is_new, fresh, past}));
+  TEMPER_ASSIGN_OR_RETURN(all, AsInCall(c, n, all, {0}));
+  return s.all == kNoValue ? all : WithVaryings(c, all, {{2, s.all}});
+}
+
 // The cache of keys or values with the new ones in it.
-absl::StatusOr<ValueId> Cached(Context& c, const Sizes& s, ValueId past, ValueId fresh, ValueId first) {
+absl::StatusOr<ValueId> Cached(Context& c, const OnnxNode& n, const Sizes& s, ValueId past, ValueId fresh,
+                               ValueId first) {
+  if (s.in_range) return CachedInRange(c, n, s, past, fresh, first);
   TEMPER_ASSIGN_OR_RETURN(fresh, ByHeads(c, fresh, s.kv_heads));
   if (s.steps == s.cached) return fresh;
   const int64_t earlier = c.ShapeOf(past)[2];
@@ -194,7 +248,9 @@ absl::StatusOr<ValueId> SeenBy(Context& c, const OnnxNode& n, const Sizes& s, Va
   if (n.Int("causal", 1) == 0) {
     TEMPER_ASSIGN_OR_RETURN(ValueId last, c.Cast(n.Input(5), DType::kI64));
     TEMPER_ASSIGN_OR_RETURN(last, c.Reshape(last, {s.batch, 1, 1, 1, 1}));
-    return c.Call("less_equal", {}, {Counting(c, DType::kI64, {1, 1, 1, 1, s.cached}), last});
+    TEMPER_ASSIGN_OR_RETURN(const ValueId all,
+                            c.Call("less_equal", {}, {Counting(c, DType::kI64, {1, 1, 1, 1, s.cached}), last}));
+    return s.all == kNoValue ? all : WithVaryings(c, all, {{4, s.all}});
   }
   TEMPER_ASSIGN_OR_RETURN(first, c.Reshape(first, {s.batch, 1, 1, 1, 1}));
   const ValueId own = f.Add(first, Counting(c, DType::kI64, {1, 1, 1, s.steps, 1}));
@@ -202,7 +258,9 @@ absl::StatusOr<ValueId> SeenBy(Context& c, const OnnxNode& n, const Sizes& s, Va
   ValueId seen = f.Call("less_equal", {keys, own});
   if (window < s.cached) seen = f.Call("and", {seen, f.Call("less", {own, f.Plus(keys, static_cast<double>(window))})});
   TEMPER_RETURN_IF_ERROR(f.status());
-  return seen;
+  if (!s.in_range) return seen;
+  TEMPER_ASSIGN_OR_RETURN(seen, AsInCall(c, n, seen, {0, 3}));
+  return s.all == kNoValue ? seen : WithVaryings(c, seen, {{4, s.all}});
 }
 
 // What is added to scores, [batch or 1, heads or 1, steps, keys], as they have their axes.
@@ -242,21 +300,32 @@ absl::Status Show(Context& c, const OnnxNode& n, const Sizes& s, Shown which, Va
   if (n.Int("qk_output", 0) != static_cast<int64_t>(which)) return absl::OkStatus();
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("where", {}, {seen, scores, c.Scalar(c.TypeOf(scores).dtype, 0)}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s.batch, s.heads, s.steps, s.cached}));
-  if (s.total < s.cached) {
+  if (s.in_range && s.all == kNoValue)
+    return absl::UnimplementedError("its scores are no result where the cache has room for more in a range");
+  if (!s.in_range && s.total < s.cached) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, 3, 0, s.total));
   }
   return c.Set(n, v, 3);
 }
 
-// The heads of queries that share keys are rows of one product.
+// The heads of queries that share keys are rows of one product, or products beside one another where only the run
+// knows how many steps each head has.
 absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, ValueId query, ValueId keys,
                                  ValueId values, ValueId seen) {
-  const Shape grouped = {s.batch, s.kv_heads, s.group() * s.steps, s.size};
+  const bool apart = c.VaryingAlong(query, 1) != nullptr;
+  const auto rows = [&](int64_t columns) {
+    return apart ? Shape{s.batch, s.kv_heads, s.group(), s.steps, columns}
+                 : Shape{s.batch, s.kv_heads, s.group() * s.steps, columns};
+  };
+  if (apart) {
+    TEMPER_ASSIGN_OR_RETURN(keys, c.NewAxis(keys, 2));
+    TEMPER_ASSIGN_OR_RETURN(values, c.NewAxis(values, 2));
+  }
   Shape pairs = {s.batch, s.kv_heads, s.group(), s.steps, s.cached};
   const DType dtype = c.TypeOf(query).dtype;
   Formula f(c, dtype);
   TEMPER_ASSIGN_OR_RETURN(query, ByHeads(c, query, s.heads));
-  TEMPER_ASSIGN_OR_RETURN(query, c.Reshape(query, grouped));
+  TEMPER_ASSIGN_OR_RETURN(query, c.Reshape(query, rows(s.size)));
   Attrs across, last;
   across.Set("trans_b", int64_t{1});
   last.Set("axis", int64_t{4});
@@ -278,11 +347,11 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
   if (n.Input(kSink) != kNoValue || n.Int("smooth_softmax", 0) == 1) {
     TEMPER_ASSIGN_OR_RETURN(share, BesideSink(c, n, s, scores, weights));
     TEMPER_RETURN_IF_ERROR(Show(c, n, s, Shown::kWeights, f.Mul(weights, share), seen));
-    TEMPER_ASSIGN_OR_RETURN(share, c.Reshape(share, {s.batch, s.kv_heads, s.group() * s.steps, 1}));
+    TEMPER_ASSIGN_OR_RETURN(share, c.Reshape(share, rows(1)));
   } else {
     TEMPER_RETURN_IF_ERROR(Show(c, n, s, Shown::kWeights, weights, seen));
   }
-  TEMPER_ASSIGN_OR_RETURN(weights, c.Reshape(weights, {s.batch, s.kv_heads, s.group() * s.steps, s.cached}));
+  TEMPER_ASSIGN_OR_RETURN(weights, c.Reshape(weights, rows(s.cached)));
   TEMPER_ASSIGN_OR_RETURN(ValueId y, c.Call("matmul", {}, {weights, values}));
   if (share != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Call("mul", {}, {y, share}));
@@ -292,7 +361,71 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
   return c.Reshape(y, {s.batch, s.steps, s.heads * s.size});
 }
 
-// The lengths of the call's steps and of its cache: one that grows by the steps, or has room for them.
+// What the cache has when all lengths are known: it grows by the steps, or has room for them.
+absl::Status SetKnown(Context& c, const OnnxNode& n, Sizes& s, int64_t earlier) {
+  TEMPER_ASSIGN_OR_RETURN(s.total, c.KnownInt(n.Input(6), "total_sequence_length"));
+  if (s.total < s.steps || (s.total > earlier && s.total - s.steps != earlier))
+    return absl::InvalidArgumentError(
+        absl::StrCat("total_sequence_length ", s.total, " does not fit ", s.steps, " steps behind ", earlier));
+  s.cached = std::max(s.total, earlier);
+  return absl::OkStatus();
+}
+
+// The same in a range. A cache of known length that has room for all has room for the most; another one grows, so that
+// total_sequence_length is no other number than the sum.
+absl::Status SetExtents(Context& c, const OnnxNode& n, Sizes& s, int64_t earlier) {
+  const ValueId past = n.Input(3);
+  const Varying* fresh = c.VaryingAlong(n.Input(0), 1);
+  const Varying* before = past == kNoValue ? nullptr : c.VaryingAlong(past, 2);
+  s.in_range = true;
+  s.fresh = fresh != nullptr ? fresh->extent : c.Scalar(DType::kI64, static_cast<double>(s.steps));
+  s.past = before != nullptr ? before->extent : c.Scalar(DType::kI64, static_cast<double>(earlier));
+  const absl::StatusOr<Dims> told = DimsOf(c, n.Input(6), "total_sequence_length");
+  if (!told.ok() && before == nullptr) return told.status();
+  TEMPER_ASSIGN_OR_RETURN(ValueId total, c.Cast(n.Input(6), DType::kI64));
+  TEMPER_ASSIGN_OR_RETURN(total, c.Reshape(total, {}));
+  if (told.ok() && !told->varyings.empty()) total = told->varyings[0].extent;
+  const bool has_room = before == nullptr && told->most[0] <= earlier;
+  s.cached = has_room ? earlier : earlier + s.steps;
+  s.total = told.ok() ? std::min(told->most[0], s.cached) : s.cached;
+  if (s.total < 1) return absl::InvalidArgumentError("total_sequence_length is at least 1");
+  if (has_room) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId larger, c.Call("max", {}, {s.fresh, total}));
+    c.MustAgree(larger, total);
+    return absl::OkStatus();
+  }
+  ValueId all = c.Scalar(DType::kI64, static_cast<double>(s.cached));
+  if (fresh != nullptr && before != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(all, SumOfExtents(c, s.past, s.fresh));
+  } else if (fresh != nullptr || before != nullptr) {
+    const int64_t known = fresh != nullptr ? earlier : s.steps;
+    TEMPER_ASSIGN_OR_RETURN(all, StopsOf(c, fresh != nullptr ? s.fresh : s.past, known - 1, 1));
+  }
+  if (fresh != nullptr || before != nullptr) s.all = all;
+  if (total != all) c.MustAgree(total, all);
+  return absl::OkStatus();
+}
+
+// Examples and steps are as many in each operand.
+absl::Status CheckExtents(Context& c, const OnnxNode& n) {
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), {-1}, "an attention"));
+  const auto alike = [&](size_t operand, int64_t axis) {
+    const Varying* one = c.VaryingAlong(n.Input(0), axis);
+    const Varying* other = c.VaryingAlong(n.Input(operand), axis);
+    return one == nullptr ? other == nullptr : other != nullptr && *one == *other;
+  };
+  for (const size_t i : {0, 1, 2, 3, 4, 5}) {
+    if (n.Input(i) == kNoValue) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(i), "an attention"));
+    if (!alike(i, 0) || (i < 3 && !alike(i, 1)))
+      return absl::UnimplementedError("queries, keys, values and their cache have extents of their own");
+  }
+  const ValueId keys = n.Input(3), values = n.Input(4);
+  const bool known = keys == kNoValue || values == kNoValue || c.VaryingsOf(keys) == c.VaryingsOf(values);
+  return known ? absl::OkStatus() : absl::UnimplementedError("keys and values of a cache have extents of their own");
+}
+
+// The lengths of the call's steps and of its cache.
 absl::Status SetLengths(Context& c, const OnnxNode& n, Sizes& s) {
   const ValueId past_key = n.Input(3), past_value = n.Input(4);
   int64_t earlier = 0;
@@ -310,11 +443,15 @@ absl::Status SetLengths(Context& c, const OnnxNode& n, Sizes& s) {
   }
   if (NumElements(c.ShapeOf(n.Input(5))) != s.batch)
     return absl::InvalidArgumentError("seqlens_k has one number a batch element");
-  TEMPER_ASSIGN_OR_RETURN(s.total, c.KnownInt(n.Input(6), "total_sequence_length"));
-  if (s.total < s.steps || (s.total > earlier && s.total - s.steps != earlier))
-    return absl::InvalidArgumentError(
-        absl::StrCat("total_sequence_length ", s.total, " does not fit ", s.steps, " steps behind ", earlier));
-  s.cached = std::max(s.total, earlier);
+  const bool varies =
+      c.VaryingAlong(n.Input(0), 1) != nullptr || (past_key != kNoValue && c.VaryingAlong(past_key, 2) != nullptr);
+  if (NumElements(c.ShapeOf(n.Input(6))) != 1) return absl::InvalidArgumentError("total_sequence_length is one number");
+  if (varies || c.Known(n.Input(6)) == nullptr) {
+    TEMPER_RETURN_IF_ERROR(CheckExtents(c, n));
+    TEMPER_RETURN_IF_ERROR(SetExtents(c, n, s, earlier));
+  } else {
+    TEMPER_RETURN_IF_ERROR(SetKnown(c, n, s, earlier));
+  }
   if (s.batch < 1 || s.steps < 1 || s.cached > kMostCompared / s.steps / s.batch)
     return absl::UnimplementedError(absl::StrCat("a mask of ", s.steps, " x ", s.cached, " is not supported"));
   return absl::OkStatus();
@@ -334,8 +471,8 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
   if (n.Int("do_rotary", 0) != 0) {
     TEMPER_RETURN_IF_ERROR(Turn(c, n, s, first, p));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, s, n.Input(3), p.key, first));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, s, n.Input(4), p.value, first));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, n, s, n.Input(3), p.key, first));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, n, s, n.Input(4), p.value, first));
   TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, n, s, first));
   TEMPER_ASSIGN_OR_RETURN(const ValueId y, Attended(c, n, s, p.query, keys, values, seen));
   TEMPER_RETURN_IF_ERROR(c.Set(n, y));
@@ -346,7 +483,7 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> GroupAttentionTable() {
-  static constexpr TableEntry kTable[] = {{"GroupQueryAttention", GroupQueryAttention},
+  static constexpr TableEntry kTable[] = {{"GroupQueryAttention", GroupQueryAttention, 1, Extents::kAlongAnyAxis},
                                           {"LinearAttention", LinearAttention, 3},
                                           {"CausalConvWithState", CausalConvWithState, 2},
                                           {"MoE", MixtureOfExperts, 3}};

@@ -396,6 +396,26 @@ TEST(OnnxRangeSum, QueriesOfGroupsInACacheWithRoomForMore) {
                          {{"batch", DimLength(1, 2)}, {"seq", DimLength(1, 3)}, {"total", DimLength(3, 6)}});
 }
 
+// Positions that are told one by one, or where the first step alone is told.
+TEST(OnnxRangeSum, EmbeddingsOfPositions) {
+  for (const bool by_heads : {false, true}) {
+    for (const bool each : {true, false}) {
+      ModelBuilder m(17);
+      Input(m, "x",
+            by_heads ? std::vector<std::string>{"batch", "2", "seq", "4"}
+                     : std::vector<std::string>{"batch", "seq", "8"});
+      Input(m, "at", each ? std::vector<std::string>{"batch", "seq"} : std::vector<std::string>{"1"},
+            onnx::TensorProto::INT64);
+      Weights(m, "cosines", {16, kSize / 2});
+      Weights(m, "sines", {16, kSize / 2});
+      onnx::NodeProto& node = m.Node("RotaryEmbedding", {"x", "at", "cosines", "sines"}, {"y"});
+      node.set_domain("com.microsoft");
+      m.Output("y");
+      ExpectAsOfKnownLengths(m, {{"batch", DimLength(1, 2)}, {"seq", DimLength(1, 4)}});
+    }
+  }
+}
+
 TEST(OnnxRangeSum, ATotalLengthThatDoesNotFitIsTold) {
   const absl::StatusOr<Graph> grows =
       Language("past", "total")

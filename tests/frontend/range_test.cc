@@ -519,15 +519,6 @@ TEST(OnnxRange, WhatDependsOnWhereTheEndIs) {
          ShapeLike(m, "start", {-2});
          m.Node("Slice", {"table", "start", "end"}, {"y"});
        }},
-      {"queries of groups of heads",
-       {2, -1, 8},
-       [](ModelBuilder& m) {
-         Weights(m, "k", {2, 6, 4});
-         Weights(m, "v", {2, 6, 4});
-         onnx::NodeProto& node = m.Node("Attention", {"x", "k", "v"}, {"y"});
-         ModelBuilder::SetInt(node, "q_num_heads", 2);
-         ModelBuilder::SetInt(node, "kv_num_heads", 1);
-       }},
   };
   for (const RangeChain& chain : refused) {
     ModelBuilder m = ModelOf(chain);

@@ -371,7 +371,7 @@ absl::Status RotaryEmbedding(Context& c, const OnnxNode& n) {
 
 std::span<const TableEntry> AttentionTable() {
   static constexpr TableEntry kTable[] = {{"Attention", Attention, 3, Extents::kAlongAnyAxis},
-                                          {"RotaryEmbedding", RotaryEmbedding, 3},
+                                          {"RotaryEmbedding", RotaryEmbedding, 3, Extents::kAlongAnyAxis},
                                           {"LinearAttention", LinearAttention, 3},
                                           {"CausalConvWithState", CausalConvWithState, 2}};
   return kTable;

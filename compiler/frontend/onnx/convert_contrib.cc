@@ -482,12 +482,18 @@ absl::Status Rotary(Context& c, const OnnxNode& n) {
     return absl::UnimplementedError("a scale and packed batches are not supported");
   const Shape shape = c.ShapeOf(n.Input(0)), positions = c.ShapeOf(n.Input(1));
   if (shape.size() < 3) return absl::InvalidArgumentError("takes three axes or four");
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "an embedding"));
   const int64_t batch = shape[0], sequence = shape.size() == 4 ? shape[2] : shape[1];
   OnnxNode call = n;
   if (NumElements(positions) == 1) {  // of the first; the others follow
     TEMPER_ASSIGN_OR_RETURN(ValueId first, c.Reshape(n.Input(1), {1, 1}));
     TEMPER_ASSIGN_OR_RETURN(first, c.Call("add", {}, {first, Counting(c, DType::kI64, {1, sequence})}));
-    TEMPER_ASSIGN_OR_RETURN(call.inputs[1], c.Expand(first, {batch, sequence}));
+    TEMPER_ASSIGN_OR_RETURN(first, c.Expand(first, {batch, sequence}));
+    Varyings own;
+    for (const auto& [axis, from] : {std::pair(0, 0), {1, shape.size() == 4 ? 2 : 1}}) {
+      if (const Varying* varying = c.VaryingAlong(n.Input(0), from)) own.push_back({axis, varying->extent});
+    }
+    TEMPER_ASSIGN_OR_RETURN(call.inputs[1], WithVaryings(c, first, own));
   }
   Rewrite r(c, call);
   const std::string y = r.Add("RotaryEmbedding", {r.Operand(0), r.Operand(2), r.Operand(3), r.Operand(1)});
@@ -536,7 +542,7 @@ std::span<const TableEntry> ContribTable() {
       {"Attention", FusedAttention, 2, Extents::kAlongAnyAxis},
       {"QAttention", QAttention, 5, Extents::kAlongAnyAxis},
       {"MultiHeadAttention", MultiHeadAttention, 1, Extents::kAlongAnyAxis},
-      {"RotaryEmbedding", Rotary, 4}};
+      {"RotaryEmbedding", Rotary, 4, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

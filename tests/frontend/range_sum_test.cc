@@ -396,6 +396,33 @@ TEST(OnnxRangeSum, QueriesOfGroupsInACacheWithRoomForMore) {
                          {{"batch", DimLength(1, 2)}, {"seq", DimLength(1, 3)}, {"total", DimLength(3, 6)}});
 }
 
+// Keys that are made of what attention gave: there are no more of them than steps, though the cache takes all in.
+TEST(OnnxRangeSum, KernelsBehindAnAttentionLeaveOut) {
+  ModelBuilder m = Language("past", "past + seq", {{"do_rotary", 1}});
+  Weights(m, "w", {4 * kSize, 2 * kSize});
+  m.Node("MatMul", {"y", "w"}, {"next"});
+  onnx::NodeProto& node =
+      m.Node("GroupQueryAttention", {"q", "next", "next", "past k", "past v", "lengths cast", "total cast"}, {"z"});
+  node.set_domain("com.microsoft");
+  m.Output("z");
+  for (const auto& [name, value] : {std::pair("num_heads", 4), {"kv_num_heads", 2}})
+    ModelBuilder::SetInt(node, name, value);
+  absl::StatusOr<Graph> g = m.Import({.dims = {{"batch", 1}, {"past", DimLength(1, 8)}, {"seq", DimLength(2, 8)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_TRUE(Optimize(*g, Target{}).ok());
+  const GraphBehind behind = BehindOf(*g);
+  int products = 0;
+  for (const Group& group : g->groups) {
+    const Extracted kernel = *Extract(*g, group);
+    const bool is_product = kernel.workload.calls[static_cast<size_t>(kernel.workload.anchor)].op == "matmul";
+    if (!is_product || g->values[static_cast<size_t>(kernel.output)].type.shape != Shape{1, 8, 2 * kSize}) continue;
+    ++products;
+    const std::vector<Behind>& facts = behind.of[static_cast<size_t>(kernel.output)];
+    EXPECT_EQ(std::ranges::count(facts, 0, &Behind::extent), 1) << "seq is the first of the ranges";
+  }
+  EXPECT_EQ(products, 1);
+}
+
 // Positions that are told one by one, or where the first step alone is told.
 TEST(OnnxRangeSum, EmbeddingsOfPositions) {
   for (const bool by_heads : {false, true}) {

@@ -9,6 +9,9 @@ constexpr double kUnseen = -60000;  // a score that any type has, and whose weig
 
 // [batch, sequence, heads * size] as [batch, heads, sequence, size]; what has four axes is so already.
 absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads);
+// What queries of [batch, heads, sequence, size] see, with the queries themselves behind the sequence's end. Masks say
+// nothing of what lies there: only so do kernels that follow see that they may leave out what is made of it.
+absl::StatusOr<ValueId> QueriesBehind(Context& c, ValueId seen, ValueId queries);
 
 // Converts a node with the operands and attributes of ONNX's Attention. A query that sees nothing gives zeros; to find
 // one, a mask of floats is looked through unless it is known to be finite.

@@ -21,6 +21,19 @@ absl::StatusOr<ValueId> ByHeads(Context& c, ValueId v, int64_t heads) {
   return c.Transpose(v, {0, 2, 1, 3});
 }
 
+absl::StatusOr<ValueId> QueriesBehind(Context& c, ValueId seen, ValueId queries) {
+  constexpr int64_t kSequence = 2;
+  const Varying* along = c.VaryingAlong(seen, kSequence);
+  if (along == nullptr || along->lines > 1 || c.ShapeOf(seen) != c.ShapeOf(queries)) return seen;
+  const Varying own = *along;
+  TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, own, c.ShapeOf(seen)[kSequence]));
+  TEMPER_ASSIGN_OR_RETURN(within, LyingAlong(c, within, kSequence, seen));
+  TEMPER_ASSIGN_OR_RETURN(seen, WholeAlong(c, seen, kSequence));
+  TEMPER_ASSIGN_OR_RETURN(queries, WholeAlong(c, queries, kSequence));
+  TEMPER_ASSIGN_OR_RETURN(seen, c.Call("where", {}, {within, seen, queries}));
+  return WithVaryings(c, seen, {own});
+}
+
 namespace {
 
 // Each head of keys or values serves as many neighbouring heads of queries: what these have, as rows of one product.
@@ -290,6 +303,7 @@ absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite) {
   const int64_t past = n.Input(4) == kNoValue ? 0 : c.ShapeOf(n.Input(4))[2];
   const Shape shape = c.ShapeOf(q);
   if (c.ShapeOf(v)[1] != c.ShapeOf(k)[1]) return absl::InvalidArgumentError("keys and values have as many heads");
+  const ValueId queries = q;
   TEMPER_ASSIGN_OR_RETURN(q, Grouped(c, q, k));
   TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, q, {-1}, "a scale"));
   const double scale = n.Float("scale", 1 / std::sqrt(static_cast<double>(shape[3])));
@@ -307,6 +321,9 @@ absl::Status AddAttention(Context& c, const OnnxNode& n, bool mask_is_finite) {
   TEMPER_ASSIGN_OR_RETURN(ValueId y, ProductOf(c, weights, v, {}));
   TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[1], shape[2], c.ShapeOf(v)[3]}));
   TEMPER_ASSIGN_OR_RETURN(y, Elsewhere(c, masks.live, y, 0));
+  if (masks.seen != kNoValue || masks.added != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(y, QueriesBehind(c, y, queries));
+  }
   if (c.Rank(n.Input(0)) == 3) {
     TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
     TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {shape[0], shape[2], shape[1] * c.ShapeOf(v)[3]}));

@@ -311,8 +311,8 @@ absl::Status Show(Context& c, const OnnxNode& n, const Sizes& s, Shown which, Va
 // The heads of queries that share keys are rows of one product, or products beside one another where only the run
 // knows how many steps each head has.
 absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, ValueId query, ValueId keys,
-                                 ValueId values, ValueId seen) {
-  const bool apart = c.VaryingAlong(query, 1) != nullptr;
+                                 ValueId values, ValueId seen, ValueId as_given) {
+  const bool apart = s.group() > 1 && c.VaryingAlong(query, 1) != nullptr;
   const auto rows = [&](int64_t columns) {
     return apart ? Shape{s.batch, s.kv_heads, s.group(), s.steps, columns}
                  : Shape{s.batch, s.kv_heads, s.group() * s.steps, columns};
@@ -357,6 +357,8 @@ absl::StatusOr<ValueId> Attended(Context& c, const OnnxNode& n, const Sizes& s, 
     TEMPER_ASSIGN_OR_RETURN(y, c.Call("mul", {}, {y, share}));
   }
   TEMPER_ASSIGN_OR_RETURN(y, c.Reshape(y, {s.batch, s.heads, s.steps, s.size}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId queries, ByHeads(c, as_given, s.heads));
+  TEMPER_ASSIGN_OR_RETURN(y, QueriesBehind(c, y, queries));
   TEMPER_ASSIGN_OR_RETURN(y, c.Transpose(y, {0, 2, 1, 3}));
   return c.Reshape(y, {s.batch, s.steps, s.heads * s.size});
 }
@@ -401,8 +403,10 @@ absl::Status SetExtents(Context& c, const OnnxNode& n, Sizes& s, int64_t earlier
     const int64_t known = fresh != nullptr ? earlier : s.steps;
     TEMPER_ASSIGN_OR_RETURN(all, StopsOf(c, fresh != nullptr ? s.fresh : s.past, known - 1, 1));
   }
-  if (fresh != nullptr || before != nullptr) s.all = all;
   if (total != all) c.MustAgree(total, all);
+  // Of what an input tells kernels know more than of a sum.
+  const bool is_told = told.ok() && !told->varyings.empty() && told->most[0] <= s.cached;
+  if (fresh != nullptr || before != nullptr) s.all = is_told ? total : all;
   return absl::OkStatus();
 }
 
@@ -464,6 +468,7 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
   TEMPER_RETURN_IF_ERROR(SetLengths(c, n, s));
   TEMPER_RETURN_IF_ERROR(CheckValues(c, n, s));
   TEMPER_ASSIGN_OR_RETURN(const ValueId first, FirstOf(c, n, s));
+  const ValueId as_given = p.query;
   if (n.Input(kQueryNorm) != kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(p.query, Normed(c, n, p.query, kQueryNorm, s.size));
     TEMPER_ASSIGN_OR_RETURN(p.key, Normed(c, n, p.key, kKeyNorm, s.size));
@@ -474,7 +479,7 @@ absl::Status GroupQueryAttention(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const ValueId keys, Cached(c, n, s, n.Input(3), p.key, first));
   TEMPER_ASSIGN_OR_RETURN(const ValueId values, Cached(c, n, s, n.Input(4), p.value, first));
   TEMPER_ASSIGN_OR_RETURN(const ValueId seen, SeenBy(c, n, s, first));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId y, Attended(c, n, s, p.query, keys, values, seen));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId y, Attended(c, n, s, p.query, keys, values, seen, as_given));
   TEMPER_RETURN_IF_ERROR(c.Set(n, y));
   TEMPER_RETURN_IF_ERROR(c.Set(n, keys, 1));
   return c.Set(n, values, 2);

@@ -445,7 +445,9 @@ class PackageWriter {
     for (const PlanIo& io : list) {
       result.push_back({{"name", io.name}, {"dtype", std::string(Name(io.dtype))}, {"shape", io.shape}});
       for (const PlanExtent& e : io.extents) result.back()["varies"].push_back(e.axis);
-      if (!io.least.empty()) result.back()["least"] = io.least;
+      if (io.least.empty()) continue;
+      result.back()["least"] = io.least;
+      for (const PlanExtent& e : io.extents) result.back()["ranges"].push_back(e.told_by);
     }
     return result;
   }

@@ -33,10 +33,12 @@ _OF_CODE: dict[int, type[_errors.Error]] = {
 class Variant:
     """The model for one choice of its inputs' shapes."""
 
-    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...], varies: list[bool], name: str):
+    def __init__(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...], varies: list[bool], name: str,
+                 ranges: Sequence[tuple[int, int, int]] = ()):
         self.inputs, self.outputs, self.name = inputs, outputs, name
         self.varies = varies
         """By output: whether it has as many elements as the run finds."""
+        self._axes = ranges  # input, axis and range
         self.ranges = any(port.least != port.shape for port in inputs)
         self._tensors = [(Tensor * len(ports), bytes((Tensor * len(ports))(*map(_tensor_of, ports))))
                          for ports in (inputs, outputs)]
@@ -44,6 +46,11 @@ class Variant:
 
     def takes(self, arrays: Sequence[Array]) -> bool:
         return all(port.takes(array) for port, array in zip(self.inputs, arrays))
+
+    def agrees(self, arrays: Sequence[Array]) -> bool:
+        """Whether arrays that it takes have one length along axes of one range."""
+        lengths: dict[int, int] = {}
+        return all(lengths.setdefault(of, arrays[at].shape[axis]) == arrays[at].shape[axis] for at, axis, of in self._axes)
 
     def tensors(self, arrays: Sequence[Array], pointers: Sequence[int], targets: Sequence[int]) -> tuple[Any, Any]:
         """What a run gets: inputs in the shapes of the arrays, and outputs in the largest."""
@@ -150,9 +157,11 @@ class Model:
         pointers, copies, kept = [], 0, []
         arrays = [value if type(value) is np.ndarray else self._memory(value, f"input {port.name}")[0]
                   for port, value in zip(self.inputs, inputs)]
-        variant = next((one for one in self.variants if one.takes(arrays)), None)
-        if variant is None:
+        taking = [one for one in self.variants if one.takes(arrays)]
+        if not taking:
             self._refuse_inputs(arrays)
+        # The library takes the first whose ranges agree, too, and has a line for arrays that agree with none.
+        variant = taking[0] if len(taking) == 1 else next((one for one in taking if one.agrees(arrays)), taking[0])
         for port, array in zip(variant.inputs, arrays):
             if not array.flags.c_contiguous:
                 whole = empty(array.shape, array.dtype)
@@ -266,7 +275,10 @@ class Model:
         outputs = self._ports(1)
         varies = [output.get("varies") is not None for output in told.get("outputs", ())][: len(outputs)]
         varies += [False] * (len(outputs) - len(varies))
-        return Variant(self._ports(0), outputs, varies, str(told.get("name", "")))
+        inputs = self._ports(0)
+        ranges = [(at, axis, of) for at, (port, one) in enumerate(zip(inputs, told.get("inputs", ())))
+                  if port.shape == port.extents for axis, of in zip(one.get("varies", ()), one.get("ranges", ()))]
+        return Variant(inputs, outputs, varies, str(told.get("name", "")), ranges)
 
     def _ports(self, is_output: int) -> tuple[Port, ...]:
         name, onnx, rank = ctypes.c_char_p(), ctypes.c_int(), ctypes.c_int()

@@ -116,6 +116,21 @@ def test_a_range_takes_any_length_up_to_the_most(tmp_path):
         temper.compile(path, dims={"batch": "4..1"})
 
 
+def test_a_run_is_of_the_variant_whose_ranges_agree(tmp_path):
+    path = save(tmp_path / "cache.onnx", [helper.make_node("Neg", ["new"], ["less"]), helper.make_node("Abs", ["all"], ["size"])],
+                [("new", TensorProto.FLOAT, ("seq",)), ("all", TensorProto.FLOAT, ("past + seq",))],
+                [("less", TensorProto.FLOAT, ("seq",)), ("size", TensorProto.FLOAT, ("past + seq",))])
+    model = temper.compile(path, dims={"past": [0, "1..5"], "seq": "1..8"}, untuned=True)
+    assert [model.variants[0].inputs[1].shape, model.variants[1].inputs[1].shape] == [(8,), (13,)]
+    for past, seq in ((0, 3), (5, 3), (1, 8), (0, 8), (5, 1)):
+        new, both = np.arange(seq, dtype=np.float32), -np.arange(past + seq, dtype=np.float32)
+        less, size = model.run(new, both)
+        np.testing.assert_array_equal(less, -new)
+        np.testing.assert_array_equal(size, -both)
+    with pytest.raises(temper.InputError, match="input all has"):
+        model.run(np.zeros(8, np.float32), np.zeros(1, np.float32))
+
+
 def test_a_length_that_the_model_itself_cannot_take_is_an_error(tmp_path):
     path = save(tmp_path / "halves.onnx", [
         helper.make_node("Slice", ["x", "zero", "end", "zero", "two"], ["even"]),

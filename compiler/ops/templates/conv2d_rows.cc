@@ -400,7 +400,7 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 CpuTemplate Conv2dRows() {
   return {"conv2d.rows",
-          3,
+          4,
           [](const Workload& w) {
             if (UnfoldedPlanes(w).has_value()) return true;
             const bool planes = ReadsPlanes(w) && IsOfElement(w, w.calls[w.anchor]);

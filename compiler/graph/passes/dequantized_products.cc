@@ -42,11 +42,18 @@ bool SumsMayWrap(const Node& node, const Shape& weights) {
   return depth > Largest(DType::kI32) / (255 * 255);
 }
 
-absl::StatusOr<ValueId> LessZero(Rewriter& r, const Dequantized& d) {
-  TEMPER_ASSIGN_OR_RETURN(const ValueId q, EmitCast(r, d.q, DType::kI16));
+absl::StatusOr<ValueId> LessZero(Rewriter& r, const Dequantized& d, DType as) {
+  TEMPER_ASSIGN_OR_RETURN(const ValueId q, EmitCast(r, d.q, as));
   if (d.zero == kNoValue) return q;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, d.zero, DType::kI16));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, d.zero, as));
   return r.Emit("sub", {}, {q, zero});
+}
+
+// What DequantizedAt finds.
+absl::StatusOr<ValueId> Dequantize(Rewriter& r, const Dequantized& d, const std::string& name) {
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, LessZero(r, d, DType::kI32));
+  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
+  return r.Emit("mul", {}, {v, d.scale}, name);
 }
 
 }  // namespace
@@ -75,14 +82,8 @@ absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node) {
   if (!x.has_value() || !IsOne(r, x->scale) || (x->zero != kNoValue && !IsOne(r, x->zero))) return false;
   const NDArray* scale = r.Constant(x->scale);
   if (scale == nullptr || !(scale->At(0) > 0)) return false;
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, node.attrs, {x->q}, node.name));
-  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kI32));
-  if (x->zero != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, EmitCast(r, x->zero, DType::kI32));
-    TEMPER_ASSIGN_OR_RETURN(v, r.Emit("sub", {}, {v, zero}));
-  }
-  TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
-  TEMPER_ASSIGN_OR_RETURN(v, r.Emit("mul", {}, {v, x->scale}, node.name));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId largest, r.Emit(node.op, node.attrs, {x->q}, node.name));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Dequantize(r, {largest, x->zero, x->scale}, node.name));
   return r.ReplaceOutput(node, v);
 }
 
@@ -96,12 +97,11 @@ absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node) {
   if (!zero.has_value() || !LieBetween(*zero, 0, 0)) return false;
   const bool one_group = node.attrs.Int("group", 1) == 1;
   if (!IsOne(r, w->scale) && !(one_group && IsForResults(r, w->scale, q->shape(), 1))) return false;
-  return ReplaceByConv(r, node, *q, [&](NDArray filters) -> absl::StatusOr<ValueId> {
+  return ReplaceByConv(r, node, *q, [&](NDArray filters) {
     NDArray scales(DType::kF32, {filters.shape()[0], 1, 1, 1});
     for (int64_t i = 0; i < scales.size(); ++i) scales.Set(i, scale->At(i % scale->size()));
-    TEMPER_ASSIGN_OR_RETURN(ValueId v, EmitCast(r, r.AddConstant(std::move(filters)), DType::kI32));
-    TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
-    return r.Emit("mul", {}, {v, r.AddConstant(std::move(scales))}, node.name);
+    const ValueId of_phases = r.AddConstant(std::move(filters));
+    return Dequantize(r, {of_phases, kNoValue, r.AddConstant(std::move(scales))}, node.name);
   });
 }
 
@@ -120,8 +120,8 @@ absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& 
   const TensorType& sums = r.TypeOf(node.output);
   if (!HasIntegerTemplate(node, left, right, sums, t) && !HasBytesTemplate(node, left, right, sums, t)) return false;
 
-  TEMPER_ASSIGN_OR_RETURN(const ValueId x, LessZero(r, *a));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId w, LessZero(r, *b));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, LessZero(r, *a, DType::kI16));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId w, LessZero(r, *b, DType::kI16));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, WithResult(node.attrs, DType::kI32), {x, w}, node.name));
   TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
   const int64_t scales = NumElements(r.ShapeOf(b->scale));

@@ -95,6 +95,22 @@ TEST(Expr, PairsFromMemory) {
       for (int64_t apart : {0, 1}) ExpectSame(pairs(kind, stride, apart));
     }
   }
+  // Those of bytes that are widened.
+  for (const DType narrow : {DType::kU8, DType::kI8}) {
+    const ir::Buffer from = ir::MakeBuffer("from", narrow, {3 * kSize + 1});
+    const auto widened = [&](ForKind kind, int64_t stride, int64_t apart) {
+      const ir::Var i = ir::MakeVar("i");
+      const ir::Buffer out = ir::MakeBuffer("out", DType::kI32, {kSize});
+      const auto at = [&](int64_t k) {
+        return ir::Cast(ir::Load(from, {Expr(i) * Expr(stride) + Expr(k)}), DType::kI16);
+      };
+      return ir::Func{
+          "widened", {from, out}, 1, ir::For(i, kSize, kind, ir::Store(out, {i}, ir::Pair(at(0), at(apart))))};
+    };
+    for (int64_t stride : {0, 1, 2, 3}) {
+      for (int64_t apart : {0, 1}) ExpectSame(widened(ForKind::kVectorized, stride, apart));
+    }
+  }
   const ir::Buffer bytes = ir::MakeBuffer("bytes", DType::kU8, {4 * kSize + 3});
   const auto fours = [&](ForKind kind, int64_t stride, int64_t last) {
     const ir::Var i = ir::MakeVar("i");

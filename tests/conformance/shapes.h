@@ -91,7 +91,7 @@ inline constexpr Shape kShapes[] = {
      "(i16[37,50], const i16[50,70], const i32[70]) matmul(0,1; result='i32') -> i32[37,70]; add(3,2) -> i32[37,70]; "
      "anchor=0"},
     {"matmul.integer",
-     "(u8[3,19,51], const i16[51,33], const f32[33]) cast(0; to='i16') -> i16[3,19,51]; matmul(3,1; result='i32') -> "
+     "(u8[3,19,51], const i8[51,33], const f32[33]) cast(0; to='i16') -> i16[3,19,51]; matmul(3,1; result='i32') -> "
      "i32[3,19,33]; cast(4; to='f32') -> f32[3,19,33]; mul(5,2) -> f32[3,19,33]; anchor=1"},
     {"matmul.integer", "(i16[2,9,17], i16[2,23,17]) matmul(0,1; result='i32' trans_b=1) -> i32[2,9,23]; anchor=0"},
 
@@ -105,10 +105,10 @@ inline constexpr Shape kShapes[] = {
      "(i16[1,16,9,9]@0231, const i16[19,16,3,3], i32[19,1,1]) conv2d(0,1; pads=[1,1,1,1] result='i32') -> "
      "i32[1,19,9,9]@0231; add(3,2) -> i32[1,19,9,9]@0231; anchor=0"},
     {"conv2d.integer",
-     "(i16[2,24,7,6]@0231, const i16[37,24,1,1]) conv2d(0,1; result='i32' strides=[2,2]) -> i32[2,37,4,3]@0231; "
+     "(i16[2,24,7,6]@0231, const i8[37,24,1,1]) conv2d(0,1; result='i32' strides=[2,2]) -> i32[2,37,4,3]@0231; "
      "anchor=0"},
     {"conv2d.integer",
-     "(u8[2,18,8,7]@0231, const i16[14,9,3,5]) cast(0; to='i16') -> i16[2,18,8,7]@0231; conv2d(2,1; dilations=[2,1] "
+     "(u8[2,18,8,7]@0231, const i8[14,9,3,5]) cast(0; to='i16') -> i16[2,18,8,7]@0231; conv2d(2,1; dilations=[2,1] "
      "group=2 pads=[2,0,1,2] result='i32') -> i32[2,14,7,5]@0231; cast(3; to='f32') -> f32[2,14,7,5]@0231; relu(4) -> "
      "f32[2,14,7,5]@0231; anchor=1"},
 

@@ -34,10 +34,10 @@ class IntegerProducts : public testing::IntegersPass {
     }
     RunOn(inputs, target, tolerance);
   }
-  // Products whose operands are of the type.
-  int Of(DType dtype) const {
+  // Products whose first operand is of the type, or the other one.
+  int Of(DType dtype, size_t operand = 0) const {
     return static_cast<int>(std::ranges::count_if(b.g.nodes, [&](const Node& n) {
-      return FindOp(n.op)->types == OpTypes::kContracts && b.g.values[n.inputs[0]].type.dtype == dtype;
+      return FindOp(n.op)->types == OpTypes::kContracts && b.g.values[n.inputs[operand]].type.dtype == dtype;
     }));
   }
 };
@@ -46,6 +46,17 @@ TEST_F(IntegerProducts, StayWhereATemplateMultipliesThem) {
   b.Output(Product(Cast(b.Input({5, 300}, DType::kU8), DType::kI16), Cast(Weights({300, 7}), DType::kI16)));
   Run(kCpu, 0);
   EXPECT_EQ(Of(DType::kI16), 1);
+}
+
+TEST_F(IntegerProducts, OfPairsKeepConstantsThatAreBytes) {
+  const auto x = [&] { return Cast(b.Input({5, 40}, DType::kU8), DType::kI16); };
+  b.Output(Product(x(), Cast(Weights({40, 7}), DType::kI16)));
+  b.Output(Product(x(), b.Constant(b.Integers(DType::kI16, {40, 7}, -128, 127))));
+  b.Output(Product(x(), b.Constant(b.Integers(DType::kI16, {40, 7}, -129, -129))));
+  b.Output(Product(x(), Cast(b.Input({40, 7}, DType::kI8), DType::kI16)));  // it is packed in each run
+  Run(kCpu, 0);
+  EXPECT_EQ(Of(DType::kI8, 1), 2);
+  EXPECT_EQ(Of(DType::kI16, 1), 2);
 }
 
 TEST_F(IntegerProducts, ArePartsOfFloatsThatAreExactWhereNoneDoes) {
@@ -114,9 +125,11 @@ TEST_F(IntegerProducts, OfWhatWasQuantisedStayFloatsWhereThoseAreFaster) {
   };
   b.Output(b.Conv(Activations({1, 16, 9, 9}), weights({16, 16, 3, 3}), 1));  // Winograd's
   b.Output(b.Conv(Activations({1, 16, 9, 9}), weights({16, 1, 3, 3}), 1, 16));
+  b.Output(b.Conv(Activations({1, 16, 3, 3}), weights({16, 16, 3, 3}), 1));  // of too few pixels for it
   Graph again = b.g;
-  Run(kCpu, 0);
+  Run(kCpu, 1e-5);
   EXPECT_EQ(Of(DType::kF32), 2);
+  EXPECT_EQ(Of(DType::kI16), 1);
   std::swap(b.g, again);
   Run("llvm:znver4", 1e-5);
   EXPECT_EQ(Of(DType::kF32), 1) << "where bytes are multiplied, Winograd's algorithm is slower";

@@ -303,10 +303,22 @@ static void AppendParts(const Expr& e, std::vector<Expr>& parts) {
   for (const Expr& arg : e->args) AppendParts(arg, parts);
 }
 
-// Neighbours in memory are one access of their width together; null where they are none.
+static bool WidensBytes(const Expr& e) {
+  if (e->kind != ExprKind::kCast) return false;
+  const DType from = e->args[0]->dtype;
+  return (from == DType::kI8 || from == DType::kU8) && !IsFloat(e->dtype) && Info(e->dtype).bits > 8;
+}
+
+// Neighbours in memory are one access of their width together; a vector of them may be widened, each number by itself.
+// Null where they are none.
 Value* Emitter::LoadNeighbours(const Expr& e) {
   std::vector<Expr> parts;
   AppendParts(e, parts);
+  const DType wide = parts[0]->dtype;
+  const bool widens = std::ranges::all_of(parts, WidensBytes);
+  if (widens) {
+    for (Expr& part : parts) part = part->args[0];
+  }
   const bool loads = std::ranges::all_of(parts, [&](const Expr& part) {
     return part->kind == ExprKind::kLoad && part->buffer == parts[0]->buffer &&
            part->buffer->scope == ir::Scope::kMemory;
@@ -315,7 +327,7 @@ Value* Emitter::LoadNeighbours(const Expr& e) {
   const auto count = static_cast<int64_t>(parts.size());
   const Access first = AccessOf(parts[0].get(), parts[0]->buffer, parts[0]->args);
   const int64_t lane = lanes_.count == 0 ? 0 : first.form.lane;
-  if (first.form.irregular || (lane != 0 && lane != count)) return nullptr;
+  if (first.form.irregular || (lane != 0 && lane != count) || (widens && lane == 0)) return nullptr;
   for (int64_t i = 0; i < count; ++i) {
     const Expr& part = parts[static_cast<size_t>(i)];
     const Access access = AccessOf(part.get(), part->buffer, part->args);
@@ -324,7 +336,14 @@ Value* Emitter::LoadNeighbours(const Expr& e) {
   }
   llvm::Type* type = ValueType(e->dtype);
   if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
-  return b_.CreateAlignedLoad(type, AddressOf(first, 0), llvm::Align(SizeOf(parts[0]->dtype)));
+  const DType kept = parts[0]->dtype;
+  const llvm::Align align(SizeOf(kept));
+  if (!widens) return b_.CreateAlignedLoad(type, AddressOf(first, 0), align);
+  const auto numbers = static_cast<unsigned>(lanes_.count * count);
+  Value* loaded =
+      b_.CreateAlignedLoad(llvm::FixedVectorType::get(MemoryType(kept), numbers), AddressOf(first, 0), align);
+  llvm::Type* each = llvm::FixedVectorType::get(ValueType(wide), numbers);
+  return b_.CreateBitCast(IsUnsigned(kept) ? b_.CreateZExt(loaded, each) : b_.CreateSExt(loaded, each), type);
 }
 
 Value* Emitter::EmitPair(const Expr& e) {

@@ -26,9 +26,12 @@ bool IsForResults(const Rewriter& r, ValueId scale, const Shape& weights, size_t
 }
 
 // F(2,3) and F(4,3) of floats take less time than products of integers of twice their speed, and more than of four
-// times.
-bool HasWinograd(const Node& node, const Shape& weights) {
+// times. They take more also where an image has few pixels for its filters: those come as floats, four times as many
+// bytes, and are transformed for a few tiles.
+bool HasWinograd(const Node& node, const Shape& image, const Shape& weights) {
+  constexpr int64_t kFewPixels = 8;
   const std::vector<int64_t> ones = {1, 1};
+  if (NumElements(weights) >= kFewPixels * NumElements(image)) return false;
   return node.op == "conv2d" && weights[2] == 3 && weights[3] == 3 && node.attrs.Int("group", 1) == 1 &&
          node.attrs.Ints("strides", ones) == ones && node.attrs.Ints("dilations", ones) == ones &&
          node.attrs.Int("winograd", 1) != 0;
@@ -112,7 +115,8 @@ absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& 
   const Shape weights = r.ShapeOf(b->q);
   const bool matmul = node.op == "matmul";
   const size_t axis = !matmul ? 0 : weights.size() - (node.attrs.Int("trans_b", 0) != 0 ? 2 : 1);
-  if (!IsForResults(r, b->scale, weights, axis) || (HasWinograd(node, weights) && !MultipliesBytes(t))) return false;
+  if (!IsForResults(r, b->scale, weights, axis) || (HasWinograd(node, r.ShapeOf(a->q), weights) && !MultipliesBytes(t)))
+    return false;
   if (a->zero != kNoValue && !IsOne(r, a->zero)) return false;
   if (SumsMayWrap(node, weights)) return false;
   Workload::Operand left{r.TypeOf(a->q)}, right{r.TypeOf(b->q), true};

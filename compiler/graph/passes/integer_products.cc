@@ -177,6 +177,22 @@ absl::StatusOr<bool> MultiplyInFloats(Rewriter& r, Node& node, const Target& t) 
   return r.ReplaceOutput(node, sum);
 }
 
+// Constants of a product of pairs take half the memory as bytes.
+static absl::StatusOr<bool> KeepBytes(Rewriter& r, Node& node, const Target& t) {
+  if ((node.op != "matmul" && node.op != "conv2d") || r.TypeOf(node.output).dtype != DType::kI32) return false;
+  for (const ValueId operand : node.inputs) {
+    if (r.TypeOf(operand).dtype != DType::kI16) return false;
+  }
+  Workload::Operand b = OperandAt(r, node, 1);
+  b.type.dtype = DType::kI8;
+  if (!HasIntegerTemplate(node, OperandAt(r, node, 0), b, r.TypeOf(node.output), t)) return false;
+  const std::optional<NDArray> weights = Known(r, node.inputs[1]);
+  if (!weights.has_value() || !LieBetween(*weights, Lowest(DType::kI8), Largest(DType::kI8))) return false;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId bytes, EmitCast(r, node.inputs[1], DType::kI8));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, r.Emit(node.op, node.attrs, {node.inputs[0], bytes}, node.name));
+  return r.ReplaceOutput(node, v);
+}
+
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
   const Rewriter::Rule rules[] = {[&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
                                   PoolDequantized,
@@ -184,7 +200,8 @@ absl::Status MultiplyIntegers(Graph& g, const Target& t) {
                                   [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },
                                   ForgetLeftBits,
                                   [&t](Rewriter& r, Node& node) { return MultiplyBytes(r, node, t); },
-                                  [&t](Rewriter& r, Node& node) { return MultiplyInFloats(r, node, t); }};
+                                  [&t](Rewriter& r, Node& node) { return MultiplyInFloats(r, node, t); },
+                                  [&t](Rewriter& r, Node& node) { return KeepBytes(r, node, t); }};
   return Rewriter(g).Run(rules).status();
 }
 

@@ -46,9 +46,9 @@ absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs) {
 }
 
 absl::Status CheckFactors(const Attrs& attrs, DType a, DType b) {
-  const bool bytes = a == DType::kU8 && b == DType::kI8 && attrs.Has("result");
-  if ((a == b && a != DType::kBool) || bytes) return absl::OkStatus();
-  return InvalidType("operands are numbers of one dtype, or u8 and i8 with sums of i32");
+  const bool by_bytes = (a == DType::kU8 || a == DType::kI16) && b == DType::kI8 && attrs.Has("result");
+  if ((a == b && a != DType::kBool) || by_bytes) return absl::OkStatus();
+  return InvalidType("operands are numbers of one dtype, or u8 or i16 and i8 with sums of i32");
 }
 
 absl::StatusOr<DType> ContractionResult(const Attrs& attrs, DType dtype) {

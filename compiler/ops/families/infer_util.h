@@ -19,7 +19,7 @@ absl::Status CheckAttrs(const Attrs& attrs, const std::vector<AttrRule>& rules);
 // From attributes saturate and rounding ("nearest", "up", "down") of cast.
 absl::StatusOr<CastMode> CastModeOf(const Attrs& attrs);
 
-// A contraction's operands are numbers of one type, or, with attribute `result`, u8 and i8.
+// A contraction's operands are numbers of one type, or, with attribute `result`, u8 or i16 and i8.
 absl::Status CheckFactors(const Attrs& attrs, DType a, DType b);
 // A contraction's result of a first operand of `dtype`: that type, or with attribute `result` the one of its sums.
 absl::StatusOr<DType> ContractionResult(const Attrs& attrs, DType dtype);

@@ -149,7 +149,7 @@ GemmView IntegerViewOf(const Workload& w) {
       return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + at.c, y, z}));
     };
   };
-  return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), s.pointwise());
+  return OfIntegers(w, std::move(v), s.pointwise());
 }
 
 }  // namespace

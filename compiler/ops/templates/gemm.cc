@@ -50,9 +50,11 @@ std::vector<int64_t> Parts(const GemmView& v, const CpuTarget& t) {
 Shape PackedShape(const GemmView& v, const GemmTile& tile) {
   Shape shape = {v.b_batched ? v.batch : 1, tile.panels};
   shape.insert(shape.end(), v.reduction.begin(), v.reduction.end());
-  shape.push_back(tile.nr);
+  shape.push_back(v.widens_b ? v.ways * tile.nr : tile.nr);
   return shape;
 }
+
+DType PackedType(const GemmView& v) { return v.widens_b ? DType::kI8 : FactorType(v); }
 
 DType CopiedType(const GemmView& v) {
   if (v.ways < 4) return v.ways == 1 ? kElement : DType::kI16;
@@ -85,14 +87,21 @@ Expr Product(const GemmView& v, const Expr& a, const Expr& b) {
   return v.ways == 1 ? a * b : v.ways == 2 ? ir::Dot16(a, b) : ir::Dot8(a, b);
 }
 
-// The factor of packed B at `index` of PackedShape: zero in the columns past the last.
-Expr PackedFactor(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
+// What packed B has at `index` of PackedShape, a factor or a part of one: zero in the columns past the last.
+Expr PackedElement(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
   std::vector<Expr> r(index.begin() + 2, index.end() - 1);
-  Expr column = index[1] * Expr(tile.nr) + index.back();
-  Expr factor =
-      Factor(v, r, OrZero(v, [&](const std::vector<Expr>& at) { return v.b_element(b, index[0], column, at); }));
-  if (tile.panels * tile.nr == v.columns) return factor;
-  return ir::Select(column < Expr(v.columns), factor, ir::Const(0, FactorType(v)));
+  const Expr width(v.widens_b ? v.ways : 1), column = index[1] * Expr(tile.nr) + index.back() / width;
+  const Operand element = OrZero(v, [&](const auto& at) { return v.b_element(b, index[0], column, at); });
+  Expr packed;
+  if (v.widens_b) {
+    r.back() = r.back() * width + index.back() % width;
+    packed = element(r);
+  } else {
+    packed =
+        Factor(v, r, [&](const auto& at) { return v.ways == 2 ? ir::Cast(element(at), DType::kI16) : element(at); });
+  }
+  if (tile.panels * tile.nr == v.columns) return packed;
+  return ir::Select(column < Expr(v.columns), packed, ir::Const(0, PackedType(v)));
 }
 
 struct Program {
@@ -121,7 +130,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
   ir::ProgramBuilder b("gemm");
   Program result;
   const bool constant_b = w.inputs[v.b_input].constant;
-  nbits::Packing packing{std::vector<Shape>(w.inputs.size()), std::vector<DType>(w.inputs.size(), FactorType(v))};
+  nbits::Packing packing{std::vector<Shape>(w.inputs.size()), std::vector<DType>(w.inputs.size(), PackedType(v))};
   if (constant_b) packing.shapes[v.b_input] = PackedShape(v, tile);
   if (v.numbers) packing = nbits::PackingOf(w, v, tile);
   WorkloadProgram program(w, b, packing.shapes, packing.types);
@@ -133,7 +142,7 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     packed_b = program.buffer(v.b_input);
   } else if (tile.pack) {
     packed_b = b.Compute("pack_b", FactorType(v), PackedShape(v, tile), [&](const std::vector<Expr>& index) {
-      return PackedFactor(v, tile, program.value(v.b_input), index);
+      return PackedElement(v, tile, program.value(v.b_input), index);
     });
     result.copies.push_back("pack_b");
   }
@@ -152,7 +161,12 @@ absl::StatusOr<Program> BuildProgram(const Workload& w, const GemmView& v, const
     std::vector<Expr> index = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
     index.insert(index.end(), r.begin(), r.end());
     index.push_back(column % Expr(tile.nr));
-    return ir::Load(packed_b, index);
+    if (!v.widens_b) return ir::Load(packed_b, index);
+    const auto half = [&, first = index.back() * Expr(v.ways)](int64_t i) {
+      index.back() = first + Expr(i);
+      return ir::Cast(ir::Load(packed_b, index), DType::kI16);
+    };
+    return ir::Pair(half(0), half(1));
   };
   const Shape acc_shape = {sums.batch, v.rows, tile.panels * tile.nr};
   ir::Buffer acc;
@@ -232,11 +246,12 @@ void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, cons
   const Loop k = loops[row - (unrolled ? 2 : 1)], step = unrolled ? loops[row - 1] : k;
   const std::string a = absl::StrCat("in", v.a_input), b = absl::StrCat("in", v.b_input);
   std::vector<Loop> lines;
-  if (tile.nr > kLineElements) lines.push_back(loops[vector]);
+  const int64_t row_of_b = FactorBytesOfB(v) * tile.nr;
+  if (row_of_b > kLineBytes) lines.push_back(loops[vector]);
   if (tile.prefetch_b && tile.chunk == 1) {
     std::vector<Loop> each = lines;
-    if (unrolled) each.insert(each.begin(), step);
-    s.Prefetch("acc", b, k, std::max<int64_t>(kPrefetchBytes / (kElementBytes * tile.nr * tile.unroll), 1), k, each);
+    if (unrolled && row_of_b * tile.unroll > kLineBytes) each.insert(each.begin(), step);
+    s.Prefetch("acc", b, k, std::max<int64_t>(kPrefetchBytes / (row_of_b * tile.unroll), 1), k, each);
   }
   if (!tile.prefetch_a && tile.chunk == 1) return;
   auto [line, inner] = s.Split(k, tile.line / tile.unroll);
@@ -396,7 +411,7 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
         kernel.packs[v.b_input],
         BuildPack(
             "pack", w.inputs[v.b_input], PackedShape(v, tile),
-            [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedFactor(v, tile, b, index); }, t));
+            [&](const ir::Tensor& b, const std::vector<Expr>& index) { return PackedElement(v, tile, b, index); }, t));
   }
   return kernel;
 }

@@ -64,7 +64,7 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   const double row_tiles = static_cast<double>(tile.row_tiles), chunks = static_cast<double>(tile.chunks());
   const bool to_cache = v.CachesB();
   const double element_of_b =
-      v.MakesB() ? v.numbers->BytesEach() * static_cast<double>(v.ways) : static_cast<double>(kElementBytes);
+      v.MakesB() ? v.numbers->BytesEach() * static_cast<double>(v.ways) : static_cast<double>(FactorBytesOfB(v));
   const double panel_bytes = element_of_b * k * static_cast<double>(tile.nr),
                rows_bytes = kElementBytes * k * static_cast<double>(tile.mr);
   const double block_bytes = panel_bytes * static_cast<double>(tile.panels / tile.blocks);

@@ -21,7 +21,7 @@ bool BlocksOutside(const Workload& w, const GemmView& v, const CpuTarget& t) {
   if (v.columns <= v.rows) return false;
   if (t.threads == 1 || v.batch > 1 || v.numbers || !w.inputs[v.b_input].constant) return true;
   const int64_t k = ReductionLength(v), b = k * v.columns;
-  return 2 * kElementBytes * b > t.l2_bytes || b > k * v.rows + 2 * v.rows * v.columns / t.threads;
+  return 2 * FactorBytesOfB(v) * b > t.l2_bytes || b > k * v.rows + 2 * v.rows * v.columns / t.threads;
 }
 
 }  // namespace
@@ -86,14 +86,14 @@ int64_t GemmTile::MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t s
 // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
 int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
   const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
-  const int64_t panels_bytes = k_bytes * panels * nr;
+  const int64_t column_bytes = FactorBytesOfB(v) * ReductionLength(v), panels_bytes = column_bytes * panels * nr;
   const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
-  const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * k_bytes * nr) / (k_bytes * mr);
+  const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * column_bytes * nr) / (k_bytes * mr);
   const int64_t fit = in_l1 >= kMostChunk / 2 ? in_l1 : std::max<int64_t>(in_l2, 1);
   int64_t most = std::min({fit, row_tiles, kMostChunk});
   if (v.CachesB()) {
     most = std::min(row_tiles, kMostOfMade);
-  } else if (k_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) {
+  } else if (column_bytes * nr * (panels / blocks) <= t.l1_bytes / 2) {
     return 1;  // B stays in L1 anyway
   }
   int64_t least = MostOfAThread(v, t, 1);
@@ -111,10 +111,9 @@ int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
 // Whether B comes from beyond L2, and often enough used to be worth instructions.
 bool GemmTile::StreamsB(const Workload& w, const GemmView& v, const CpuTarget& t) const {
   const bool in_place = (w.inputs[v.b_input].constant || !pack) && !v.b_scale && !v.numbers;
-  const int64_t k = ReductionLength(v);
+  const int64_t panel = FactorBytesOfB(v) * ReductionLength(v) * nr;
   if (!in_place || mr < kPrefetchingRows) return false;
-  return chunk > 1 ? line > 0 && kElementBytes * k * panels * nr > t.l2_bytes / 2
-                   : kElementBytes * k * nr > t.l1_bytes / 2;
+  return chunk > 1 ? line > 0 && panel * panels > t.l2_bytes / 2 : panel > t.l1_bytes / 2;
 }
 
 // At most a line's elements of a row of A: what the loop over the reduction is cut into.

@@ -19,11 +19,17 @@ int64_t WaysOf(const Workload& w, const Workload::Call& call) {
   const bool contracts = FindOp(call.op)->types == OpTypes::kContracts;
   if (!contracts || call.type.dtype != DType::kI32) return 1;
   const DType a = w.TypeOf(call.args[0]).dtype, b = w.TypeOf(call.args[1]).dtype;
-  if (a == DType::kI16 && b == DType::kI16) return 2;
+  if (a == DType::kI16 && (b == DType::kI16 || b == DType::kI8)) return 2;
   return a == DType::kU8 && b == DType::kI8 ? 4 : 1;
 }
 
 DType FactorType(const GemmView& v) { return v.ways > 1 ? DType::kI32 : kElement; }
+
+GemmView OfIntegers(const Workload& w, GemmView v, bool in_place) {
+  const int64_t ways = WaysOf(w, w.calls[w.anchor]);
+  v.widens_b = ways == 2 && w.inputs[v.b_input].constant && w.TypeOf(v.b_input).dtype == DType::kI8;
+  return OfIntegers(std::move(v), ways, in_place);
+}
 
 GemmView OfIntegers(GemmView v, int64_t ways, bool in_place) {
   v.ways = ways;
@@ -35,6 +41,8 @@ GemmView OfIntegers(GemmView v, int64_t ways, bool in_place) {
   v.b_contiguous = false;  // its factors are made while it is packed
   return v;
 }
+
+int64_t FactorBytesOfB(const GemmView& v) { return v.widens_b ? v.ways : kElementBytes; }
 
 std::vector<GemmAxis> OutAxes(const GemmView& v) {
   std::vector<GemmAxis> axes;

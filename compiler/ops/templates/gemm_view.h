@@ -34,6 +34,8 @@ struct GemmView {
   // signed, or the other way round where B is of numbers. A factor is so many elements along the reduction's last axis,
   // whose last extent counts factors; `depth` is that axis in elements, those past which are zero and never asked for.
   int64_t ways = 1, depth = 0;
+  // B is constant and of bytes, though A is not: its panels keep the bytes, which are widened when they are read.
+  bool widens_b = false;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
   std::optional<NumbersOfB> numbers;
   bool MakesB() const { return numbers && !numbers->to_cache; }
@@ -66,11 +68,14 @@ bool IsMatmul(const Workload& w);
 bool IsMatmulOf(const Workload& w, DType element);
 GemmView MatmulView(const Workload& w);
 // How many elements of the contraction make a factor, and the view of one of integers (several) from that of its
-// elements. `in_place`: each row of A is read where it lies, its elements one behind another.
+// elements: of any, and of the workload's anchor. `in_place`: each row of A is read where it lies, its elements one
+// behind another.
 int64_t WaysOf(const Workload& w, const Workload::Call& call);
 GemmView OfIntegers(GemmView v, int64_t ways, bool in_place);
+GemmView OfIntegers(const Workload& w, GemmView v, bool in_place);
 int64_t ReductionLength(const GemmView& v);        // in factors
 DType FactorType(const GemmView& v);               // what an operand is multiplied as, and products are summed in
+int64_t FactorBytesOfB(const GemmView& v);         // in the panels of a B that is not numbers
 std::vector<GemmAxis> OutAxes(const GemmView& v);  // of out_dims
 // Computes the calls after the anchor and the output "out", whose dimensions are out_dims, from the anchor's elements.
 using ProductElement = std::function<ir::Expr(const ir::Expr& batch, const ir::Expr& row, const ir::Expr& column)>;

@@ -147,7 +147,7 @@ bool IsMatmulOf(const Workload& w, DType element) {
 static GemmView IntegerMatmulView(const Workload& w) {
   const int a = w.calls[w.anchor].args[0];
   GemmView v = MatmulView(w);
-  return OfIntegers(std::move(v), WaysOf(w, w.calls[w.anchor]), w.TypeOf(a).perm.empty() && v.a_input == a);
+  return OfIntegers(w, std::move(v), w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
 // Few rows by a computed operand whose columns each lie in one piece: dot products, for which the fallback reads

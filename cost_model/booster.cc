@@ -54,6 +54,7 @@ std::string IsaFamily(const Target& t) {
   if (cpu == nullptr) return t.name();
   if (cpu->Has("avx512f")) return "avx512";
   if (cpu->Has("avx2")) return "avx2";
+  if (cpu->Has("neon")) return "neon";
   return cpu->Has("sse4.2") ? "sse42" : t.generator;
 }
 

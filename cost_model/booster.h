@@ -26,7 +26,8 @@ struct Booster {
   Forest forest;                            // of log(draft / seconds), up to a constant for each task
 };
 
-// Targets whose machine code is alike: "avx512", "avx2", "sse42"; else the GPU's architecture, or the code generator.
+// Targets whose machine code is alike: "avx512", "avx2", "sse42", "neon"; else the GPU's architecture, or the code
+// generator.
 std::string IsaFamily(const Target& t);
 
 // The form in files: a few lines of "name value", the trees, and a digest.

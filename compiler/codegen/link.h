@@ -55,15 +55,17 @@ struct Plan {
 // which whoever loads the package sets; while it is null, kernels fail with TEMPER_NO_PACKAGE. Thread-safe.
 absl::StatusOr<std::string> HostObject(const Artifact& artifact, const Target& target);
 // An object file defining temper_package_plan. Thread-safe.
-absl::StatusOr<std::string> CompilePlan(const Plan& plan);
+absl::StatusOr<std::string> CompilePlan(const Plan& plan, CpuArch arch);
 
 // What a library exports: every temper_model_*, or the functions listed, under other names and nothing else.
 struct Exports {
   std::vector<std::pair<std::string, std::string>> renamed;  // temper_model_run -> resnet_run
 };
-// Links objects into the shared library `path`, whose file name is also its soname. One call at a time in a process (a
-// lock sees to it).
-absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path,
+// Links objects of one architecture into the shared library `path`, whose file name is also its soname. Of this
+// machine's architecture the library takes the C library's symbols in the versions that they have here. Of the other it
+// takes them without a version, which finds the oldest that there is, in libraries named as glibc's. One call at a time
+// in a process (a lock sees to it).
+absl::Status LinkSharedLibrary(const std::vector<std::string>& objects, const std::string& path, CpuArch arch,
                                const Exports& exports = {});
 
 }  // namespace temper

@@ -3,9 +3,12 @@
 
 #include <string_view>
 
+#include "compiler/target/target.h"
+
 namespace temper {
 
-std::string_view RuntimeObject();  // compiler/runtime, one relocatable object
-std::string_view ModelHeader();    // include/temper/model.h
+// compiler/runtime, one relocatable object; empty where this build has none for the architecture.
+std::string_view RuntimeObject(CpuArch arch);
+std::string_view ModelHeader();  // include/temper/model.h
 
 }  // namespace temper

@@ -38,6 +38,14 @@ absl::StatusOr<std::string> PrefixOf(const nlohmann::json& manifest, const std::
   return prefix;
 }
 
+// The loader says of another machine's library that there is no such file.
+absl::Status CheckArch(const nlohmann::json& manifest, const std::string& dir) {
+  const absl::StatusOr<Target> target = ParseTarget(manifest.value("target", ""));
+  if (!target.ok() || target->cpu() == nullptr || target->generator != "llvm" || target->cpu()->arch() == HostArch())
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("cannot load ", dir, ": ", CheckRunsHere(*target).message()));
+}
+
 // A path of the file that no other file of this place ever has: dlopen takes a path that it knows for the file that it
 // loaded from there, also when a package was written anew in the same place since. The bits of the inode's number stand
 // in the path as "/" and "/.".
@@ -54,6 +62,7 @@ class SharedLibraryPackage : public LoadedPackage {
   static absl::StatusOr<std::unique_ptr<LoadedPackage>> Load(const std::string& dir, int threads) {
     TEMPER_ASSIGN_OR_RETURN(const nlohmann::json manifest, ReadManifest(dir));
     TEMPER_ASSIGN_OR_RETURN(const std::string prefix, PrefixOf(manifest, dir));
+    TEMPER_RETURN_IF_ERROR(CheckArch(manifest, dir));
     const std::string path = OwnPath(dir, LibraryName(prefix));
     auto package = std::unique_ptr<SharedLibraryPackage>(new SharedLibraryPackage);
     package->prefix_ = prefix;

@@ -69,6 +69,23 @@ struct Making {
   size_t GroupIndex(const StepSource& source) const { return static_cast<size_t>(source.group - g.groups.data()); }
 };
 
+const temper_device* DeviceOf(const Target& target) {
+  const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
+  return generator.ok() ? (*generator)->device : nullptr;
+}
+
+// Of the code that runs on the CPU: kernels for devices are called by this machine's.
+CpuArch ArchOf(const Target& target) {
+  return DeviceOf(target) == nullptr && target.cpu() != nullptr ? target.cpu()->arch() : HostArch();
+}
+
+absl::Status CheckRuntime(const Target& target) {
+  const CpuArch arch = ArchOf(target);
+  if (!RuntimeObject(arch).empty()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("target ", target.name(), " is one of ", std::string(Name(arch)),
+                                               ", for which this build of Temper has no runtime (docs/builds.md)"));
+}
+
 class PackageWriter {
  public:
   PackageWriter(std::span<const PackageVariant> variants, const Target& t, const ChooseFn& choose, CompileCache& cache,
@@ -98,9 +115,9 @@ class PackageWriter {
     if (target_.cpu() != nullptr) out_.cpu_features = target_.cpu()->features;
     out_.caller_alignment = CallerAlignment();
     TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
-    TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_));
+    TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_, ArchOf(target_)));
     objects_.push_back(std::move(plan_object));
-    objects_.emplace_back(RuntimeObject());
+    objects_.emplace_back(RuntimeObject(ArchOf(target_)));
     TEMPER_RETURN_IF_ERROR(LinkLibrary(absl::StrCat(dir, "/", LibraryName(prefix_))));
     std::ofstream(dir + "/model.h") << HeaderOf(prefix_);
     TEMPER_ASSIGN_OR_RETURN(const std::string library_hash, HashOfFile(absl::StrCat(dir, "/", LibraryName(prefix_))));
@@ -127,16 +144,12 @@ class PackageWriter {
   }
 
  private:
-  static const temper_device* DeviceOf(const Target& target) {
-    const absl::StatusOr<const CodeGenerator*> generator = GeneratorFor(target);
-    return generator.ok() ? (*generator)->device : nullptr;
-  }
   bool OnDevice() const { return device_ != nullptr && device_->allocate != nullptr; }
   int Memory() const { return OnDevice() ? TEMPER_MEMORY_DEVICE : TEMPER_MEMORY_HOST; }
   int64_t Alignment() const { return OnDevice() ? TEMPER_DEVICE_ALIGNMENT : 64; }
 
-  // NumPy's arrays and what malloc gives begin at multiples of 16, and kernels with AVX take memory as it lies.
-  int64_t CallerAlignment() const { return target_.cpu() != nullptr && target_.cpu()->Has("avx") ? 16 : 64; }
+  // NumPy's arrays and what malloc gives begin at multiples of 16, and some kernels take memory as it lies.
+  int64_t CallerAlignment() const { return target_.cpu() != nullptr && target_.cpu()->TakesUnaligned() ? 16 : 64; }
 
   absl::Status CollectKernels(Making& v) {
     const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
@@ -408,7 +421,7 @@ class PackageWriter {
       for (const std::string& name : {absl::StrCat("device_", target_.generator), std::string("device_version")})
         exports.renamed.emplace_back(FunctionName("", name), FunctionName(prefix_, name));
     }
-    return LinkSharedLibrary(objects_, path, exports);
+    return LinkSharedLibrary(objects_, path, ArchOf(target_), exports);
   }
 
   static PlanIo IoOf(const Graph& g, ValueId id) {
@@ -619,6 +632,7 @@ absl::StatusOr<PackageReport> WritePackage(std::span<const PackageVariant> varia
   TEMPER_RETURN_IF_ERROR(CheckPrefix(options.prefix));
   TEMPER_RETURN_IF_ERROR(CheckVariants(variants));
   TEMPER_RETURN_IF_ERROR(GeneratorFor(t).status());  // before any work
+  TEMPER_RETURN_IF_ERROR(CheckRuntime(t));
   std::error_code error;
   const fs::path final_dir = fs::absolute(dir).lexically_normal();
   const fs::path path = final_dir.has_filename() ? final_dir : final_dir.parent_path();

@@ -108,7 +108,7 @@ NDArray ToPhysical(const NDArray& logical, const std::vector<int>& perm) {
 }
 
 Target PackingTarget() {
-  const absl::StatusOr<Target> common = ParseTarget("llvm:x86-64-v3");
+  const absl::StatusOr<Target> common = ParseTarget(HostArch() == CpuArch::kArm ? "llvm:armv8-a" : "llvm:x86-64-v3");
   return common.ok() && CheckRunsHere(*common).ok() ? *common : HostTarget();
 }
 

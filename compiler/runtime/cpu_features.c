@@ -79,6 +79,28 @@ static int has_feature(const char* name) {
   }
   return 0;
 }
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* What Linux says of the CPU, by bits of two words; those of a feature, all of which must be set. */
+typedef struct feature {
+  const char* name;
+  unsigned long first, second;
+} feature;
+
+static const feature kFeatures[] = {
+    {"neon", 1ul << 1, 0},  {"fullfp16", 1ul << 9 | 1ul << 10, 0}, {"dotprod", 1ul << 20, 0}, {"i8mm", 0, 1ul << 13},
+    {"bf16", 0, 1ul << 14},
+};
+
+static int has_feature(const char* name) {
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  for (size_t i = 0; i < sizeof kFeatures / sizeof kFeatures[0]; ++i) {
+    const feature* f = &kFeatures[i];
+    if (strcmp(f->name, name) == 0) return (first & f->first) == f->first && (second & f->second) == f->second;
+  }
+  return 0;
+}
 #else
 static int has_feature(const char* name) { return 0; }
 #endif

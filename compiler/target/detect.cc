@@ -1,4 +1,5 @@
-// What this machine is: CPUID for the ISA, sysfs for the caches, the affinity mask for the threads.
+// What this machine is: CPUID, or what the kernel says, for the ISA, sysfs for the caches, the affinity mask for the
+// threads.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,10 +12,19 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 namespace temper {
 namespace {
+
+std::string FirstWord(const std::string& path) {
+  std::ifstream in(path);
+  std::string word;
+  in >> word;
+  return word;
+}
 
 #if defined(__x86_64__)
 
@@ -115,7 +125,7 @@ constexpr Model kModels[] = {
     {false, 6, 0x1a, 0x2f, "nehalem"},
 };
 
-std::string Cpu(const CpuTarget& t) {
+std::string Cpu(const CpuTarget& t, int) {
   const unsigned eax = Cpuid(1).a;
   unsigned family = (eax >> 8) & 0xf, model = (eax >> 4) & 0xf;
   if (family == 6 || family == 15) model |= ((eax >> 16) & 0xf) << 4;
@@ -133,19 +143,78 @@ std::string Cpu(const CpuTarget& t) {
   return t.Has("sse4.2") ? "x86-64-v2" : "x86-64";
 }
 
-#else
+#elif defined(__aarch64__)
 
-std::vector<std::string> Features() { return {}; }
-std::string Cpu(const CpuTarget&) { return "generic"; }
+// By Linux's bits of both words, all of which must be set.
+struct Bits {
+  std::string_view feature;
+  unsigned long first, second;
+};
+constexpr Bits kBits[] = {{"bf16", 0, 1UL << 14},
+                          {"dotprod", 1UL << 20, 0},
+                          {"fullfp16", 1UL << 9 | 1UL << 10, 0},
+                          {"i8mm", 0, 1UL << 13},
+                          {"neon", 1UL << 1, 0}};
+
+std::vector<std::string> Features() {
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  std::vector<std::string> out;
+  for (const Bits& b : kBits) {
+    if ((first & b.first) == b.first && (second & b.second) == b.second) out.emplace_back(b.feature);
+  }
+  return out;
+}
+
+struct Model {
+  unsigned implementer, part;
+  std::string_view cpu;
+};
+
+// Where a model is not listed, its features make right code, with a plainer scheduling model.
+constexpr unsigned kArm = 0x41, kApple = 0x61, kAmpere = 0xc0, kQualcomm = 0x51, kHuawei = 0x48;
+constexpr Model kModels[] = {
+    {kArm, 0xd03, "cortex-a53"},   {kArm, 0xd04, "cortex-a35"},      {kArm, 0xd05, "cortex-a55"},
+    {kArm, 0xd07, "cortex-a57"},   {kArm, 0xd08, "cortex-a72"},      {kArm, 0xd09, "cortex-a73"},
+    {kArm, 0xd0a, "cortex-a75"},   {kArm, 0xd0b, "cortex-a76"},      {kArm, 0xd0c, "neoverse-n1"},
+    {kArm, 0xd0d, "cortex-a77"},   {kArm, 0xd40, "neoverse-v1"},     {kArm, 0xd41, "cortex-a78"},
+    {kArm, 0xd44, "cortex-x1"},    {kArm, 0xd46, "cortex-a510"},     {kArm, 0xd47, "cortex-a710"},
+    {kArm, 0xd48, "cortex-x2"},    {kArm, 0xd49, "neoverse-n2"},     {kArm, 0xd4d, "cortex-a715"},
+    {kArm, 0xd4e, "cortex-x3"},    {kArm, 0xd4f, "neoverse-v2"},     {kArm, 0xd80, "cortex-a520"},
+    {kArm, 0xd81, "cortex-a720"},  {kArm, 0xd82, "cortex-x4"},       {kArm, 0xd84, "neoverse-v3"},
+    {kArm, 0xd8e, "neoverse-n3"},  {kApple, 0x022, "apple-m1"},      {kApple, 0x023, "apple-m1"},
+    {kApple, 0x024, "apple-m1"},   {kApple, 0x025, "apple-m1"},      {kApple, 0x028, "apple-m1"},
+    {kApple, 0x029, "apple-m1"},   {kAmpere, 0xac3, "ampere1"},      {kAmpere, 0xac4, "ampere1a"},
+    {kQualcomm, 0x001, "oryon-1"}, {kQualcomm, 0x802, "cortex-a75"}, {kQualcomm, 0x804, "cortex-a76"},
+    {kHuawei, 0xd01, "tsv110"},
+};
+
+// What the processor says of itself: Linux tells, or lets programs ask it. The cores of a machine may differ.
+uint64_t Identification(int processor) {
+  constexpr unsigned long kMayAsk = 1UL << 11;
+  const std::string text =
+      FirstWord(absl::StrCat("/sys/devices/system/cpu/cpu", processor, "/regs/identification/midr_el1"));
+  uint64_t id = 0;
+  if (text.starts_with("0x")) {
+    std::from_chars(text.data() + 2, text.data() + text.size(), id, 16);
+  } else if ((getauxval(AT_HWCAP) & kMayAsk) != 0) {
+    __asm__ volatile("mrs %0, midr_el1" : "=r"(id));
+  }
+  return id;
+}
+
+std::string Cpu(const CpuTarget&, int processor) {
+  const uint64_t id = Identification(processor);
+  const unsigned implementer = id >> 24 & 0xff, part = id >> 4 & 0xfff;
+  for (const Model& m : kModels) {
+    if (m.implementer == implementer && m.part == part) return std::string(m.cpu);
+  }
+  return "generic";
+}
+
+#else
+#error "it is not known what such a machine is"
 
 #endif
-
-std::string FirstWord(const std::string& path) {
-  std::ifstream in(path);
-  std::string word;
-  in >> word;
-  return word;
-}
 
 int64_t Bytes(std::string_view text) {  // "32K"
   int64_t unit = 1;
@@ -175,7 +244,6 @@ void FindCaches(int cpu, CpuTarget& t) {
 Target HostTarget() {
   CpuTarget t;
   t.features = Features();
-  t.cpu = Cpu(t);
   DeriveVectors(t);
   t.threads = std::max(1u, std::thread::hardware_concurrency());
   int first = 0;
@@ -185,6 +253,7 @@ Target HostTarget() {
     while (first < CPU_SETSIZE - 1 && !CPU_ISSET(first, &set)) ++first;
     if (!CPU_ISSET(first, &set)) first = 0;
   }
+  t.cpu = Cpu(t, first);
   FindCaches(first, t);
   return Target{.device = std::move(t)};
 }

@@ -56,11 +56,13 @@ std::string GetFeatures(const Device& device) {
 
 absl::Status SetFeatures(Device& device, std::string_view list) {
   CpuTarget& t = *std::get_if<CpuTarget>(&device);
-  t.features = SplitFeatures(list);
+  const CpuArch arch = t.arch();
+  const std::span<const std::string_view> known = KnownFeatures(arch);
+  t.features = SplitFeatures(Cat({list, arch == CpuArch::kArm ? ",neon" : ""}));
   for (const std::string& f : t.features) {
-    if (!std::ranges::binary_search(KnownFeatures(), f)) {
+    if (!std::ranges::binary_search(known, f)) {
       return absl::InvalidArgumentError(
-          Cat({"unknown feature '", Shown(f), "'; known: ", Join(KnownFeatures(), ", ")}));
+          Cat({"unknown feature '", Shown(f), "'; known of ", Name(arch), ": ", Join(known, ", ")}));
     }
   }
   DeriveVectors(t);
@@ -110,8 +112,11 @@ absl::StatusOr<Device> MakeLlvm(std::string_view name, std::span<const GivenOpti
   const NamedCpu* known = FindCpu(cpu);
   if (known == nullptr) {
     // Of a CPU that is not in the table its own text says all.
-    if (!name.empty() || Find(given, "mattr") == nullptr || !IsPlain(cpu)) return UnknownCpu(cpu);
-    return CpuTarget{.cpu = std::string(cpu)};
+    const GivenOption* features = Find(given, "mattr");
+    if (!name.empty() || features == nullptr || !IsPlain(cpu)) return UnknownCpu(cpu);
+    CpuTarget t{.cpu = std::string(cpu)};
+    if (std::ranges::binary_search(SplitFeatures(features->value), "neon")) t.features = {"neon"};
+    return t;
   }
   CpuTarget t{.cpu = std::string(known->cpu), .features = SplitFeatures(known->features)};
   t.l1_bytes = known->l1_bytes;

@@ -14,12 +14,12 @@
 namespace temper {
 
 // Features in LLVM's spelling, sorted. A CPU's feature that is not here is neither stated nor used.
-std::span<const std::string_view> KnownFeatures();
+std::span<const std::string_view> KnownFeatures(CpuArch arch);
 
 struct NamedCpu {
   std::string_view name;      // what the user writes
   std::string_view cpu;       // LLVM's name
-  std::string_view features;  // comma-separated
+  std::string_view features;  // comma-separated; with "neon": it is one of 64-bit ARM
   int64_t l1_bytes, l2_bytes, l3_bytes;
 };
 std::span<const NamedCpu> NamedCpus();

@@ -32,6 +32,16 @@ absl::Status SetOption(const GeneratorDef& generator, const GivenOption& given, 
 
 }  // namespace
 
+std::string_view Name(CpuArch arch) { return arch == CpuArch::kArm ? "aarch64" : "x86-64"; }
+
+CpuArch HostArch() {
+#if defined(__aarch64__)
+  return CpuArch::kArm;
+#else
+  return CpuArch::kX86;
+#endif
+}
+
 bool CpuTarget::Has(std::string_view feature) const { return std::ranges::find(features, feature) != features.end(); }
 
 const std::string& Target::name() const {
@@ -94,6 +104,10 @@ absl::Status CheckRunsHere(const Target& t) {
     return absl::FailedPreconditionError(Cat({"this machine's CPU runs no code for ", t.generator, " targets"}));
   }
   const Target host = HostTarget();
+  if (cpu->arch() != HostArch()) {
+    return absl::FailedPreconditionError(Cat({"target ", t.name(), " is one of ", Name(cpu->arch()), ", this machine (",
+                                              host.name(), ") of ", Name(HostArch())}));
+  }
   std::vector<std::string> missing;
   for (const std::string& f : cpu->features) {
     if (!host.cpu()->Has(f)) missing.push_back(f);

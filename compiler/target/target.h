@@ -11,12 +11,17 @@
 
 namespace temper {
 
+// The machine languages that code of CPUs is generated in, both of 64 bits.
+enum class CpuArch { kX86, kArm };
+std::string_view Name(CpuArch arch);  // "x86-64", "aarch64"
+CpuArch HostArch();
+
 // A processor whose threads each run vector instructions and have caches.
 struct CpuTarget {
   std::string cpu;                    // LLVM's name: "x86-64-v4", "haswell", ...; empty where LLVM has no say
-  std::vector<std::string> features;  // sorted, of the known ones: "avx2", "avx512f", "fma", ...
+  std::vector<std::string> features;  // sorted, of the known ones of its architecture: "avx2", "fma", "neon", ...
   int vector_bits = 128;              // 512 with avx512f, 256 with avx2 (or avx), else 128
-  int vector_registers = 16;          // 32 with avx512f
+  int vector_registers = 16;          // 32 with avx512f or neon
   int64_t l1_bytes = 32 << 10;        // data cache of one core
   int64_t l2_bytes = 1 << 20;         // last private cache of one core
   int64_t l3_bytes = 0;               // shared, 0 if none
@@ -24,6 +29,10 @@ struct CpuTarget {
 
   int lanes(int element_bytes = 4) const { return vector_bits / 8 / element_bytes; }
   bool Has(std::string_view feature) const;
+  // Each target of 64-bit ARM states "neon", and no other does: so its text says what it is.
+  CpuArch arch() const { return Has("neon") ? CpuArch::kArm : CpuArch::kX86; }
+  // Vectors are read and written wherever they lie, at no cost.
+  bool TakesUnaligned() const { return Has("avx") || Has("neon"); }
   bool operator==(const CpuTarget&) const = default;
 };
 
@@ -66,12 +75,14 @@ struct Target {
 };
 
 // "llvm -mcpu=x86-64-v4 -mattr=avx2,avx512f,fma -l1=32768 -l2=1048576 -l3=33554432 -threads=2",
+// "llvm -mcpu=cortex-a76 -mattr=dotprod,fullfp16,neon -l1=65536 -l2=524288 -l3=2097152 -threads=4",
 // "interpreter -l1=16384 -l2=131072 -l3=0 -threads=1", "opencl -local=32768 -wg=256 -warp=1 -units=1",
 // "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=132"; round-trips.
 std::string Text(const Target& t);
 // Accepts the canonical text, with options left out or not, and
-//   "llvm" or "host"   this machine, found by cpuid and sysfs
-//   "llvm:NAME"        NAME of the table in targets.cc (haswell, skylake-avx512, znver4, ...: x86-64-v2, -v3, -v4 too)
+//   "llvm" or "host"   this machine, found by what the CPU or the kernel says, and sysfs
+//   "llvm:NAME"        NAME of the table in targets.cc (haswell, skylake-avx512, znver4, ...: x86-64-v2, -v3, -v4 too;
+//                      of 64-bit ARM cortex-a72, neoverse-n1, ...: armv8-a, armv8.2-a, armv8.6-a too)
 //   "interpreter"      a plain machine: vectors of four floats, small caches, one thread
 //   "opencl"           the least that a device of its full profile has
 //   "cuda:sm_90"       an architecture, with the shared memory that a group may ask for there; "cuda" alone is
@@ -79,7 +90,7 @@ std::string Text(const Target& t);
 // kInvalidArgument: one line that says what would do.
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 Target HostTarget();  // threads = the affinity mask's count
-// OK, or a line naming the features of `t` that this machine lacks.
+// OK, or a line that says of which other architecture `t` is, or which of its features this machine lacks.
 absl::Status CheckRunsHere(const Target& t);
 
 }  // namespace temper

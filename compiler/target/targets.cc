@@ -5,17 +5,23 @@
 namespace temper {
 namespace {
 
-constexpr std::string_view kKnown[] = {
+constexpr std::string_view kKnownOfX86[] = {
     "amx-bf16",   "amx-int8",        "amx-tile", "avx",        "avx2",       "avx512bf16", "avx512bitalg", "avx512bw",
     "avx512cd",   "avx512dq",        "avx512f",  "avx512fp16", "avx512ifma", "avx512vbmi", "avx512vbmi2",  "avx512vl",
     "avx512vnni", "avx512vpopcntdq", "avxvnni",  "bmi",        "bmi2",       "f16c",       "fma",          "gfni",
     "lzcnt",      "popcnt",          "sse4.1",   "sse4.2",     "ssse3",      "vaes",       "vpclmulqdq"};
+
+// Scalable vectors (SVE) are not used: templates know the length of a vector when they make a loop.
+constexpr std::string_view kKnownOfArm[] = {"bf16", "dotprod", "fullfp16", "i8mm", "neon"};
 
 #define TEMPER_V2 "ssse3,sse4.1,sse4.2,popcnt"
 #define TEMPER_V3 TEMPER_V2 ",avx,avx2,fma,f16c,bmi,bmi2,lzcnt"
 #define TEMPER_V4 TEMPER_V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
 #define TEMPER_ICX \
   TEMPER_V4 ",avx512vnni,avx512ifma,avx512vbmi,avx512vbmi2,avx512bitalg,avx512vpopcntdq,gfni,vaes,vpclmulqdq"
+
+#define TEMPER_ARM_DOT "neon,fullfp16,dotprod"
+#define TEMPER_ARM_MATRIX TEMPER_ARM_DOT ",i8mm,bf16"
 
 constexpr int64_t kKiB = 1 << 10, kMiB = 1 << 20;
 
@@ -36,11 +42,27 @@ constexpr NamedCpu kCpus[] = {
     {"znver4", "znver4", TEMPER_ICX ",avx512bf16", 32 * kKiB, 1 * kMiB, 32 * kMiB},
     // LLVM 19 knows Zen 5 only by its predecessor's scheduling model.
     {"znver5", "znver4", TEMPER_ICX ",avx512bf16,avxvnni", 48 * kKiB, 1 * kMiB, 32 * kMiB},
+    // Those of 64-bit ARM. Where all cores of a cluster share the L2 cache, it is the whole.
+    {"armv8-a", "generic", "neon", 32 * kKiB, 512 * kKiB, 0},
+    {"armv8.2-a", "generic", TEMPER_ARM_DOT, 32 * kKiB, 256 * kKiB, 2 * kMiB},
+    {"armv8.6-a", "generic", TEMPER_ARM_MATRIX, 64 * kKiB, 512 * kKiB, 4 * kMiB},
+    {"cortex-a53", "cortex-a53", "neon", 32 * kKiB, 512 * kKiB, 0},
+    {"cortex-a55", "cortex-a55", TEMPER_ARM_DOT, 32 * kKiB, 128 * kKiB, 1 * kMiB},
+    {"cortex-a72", "cortex-a72", "neon", 32 * kKiB, 1 * kMiB, 0},
+    {"cortex-a76", "cortex-a76", TEMPER_ARM_DOT, 64 * kKiB, 512 * kKiB, 2 * kMiB},
+    {"neoverse-n1", "neoverse-n1", TEMPER_ARM_DOT, 64 * kKiB, 1 * kMiB, 32 * kMiB},
+    {"neoverse-n2", "neoverse-n2", TEMPER_ARM_MATRIX, 64 * kKiB, 1 * kMiB, 32 * kMiB},
+    {"neoverse-v1", "neoverse-v1", TEMPER_ARM_MATRIX, 64 * kKiB, 1 * kMiB, 32 * kMiB},
+    {"neoverse-v2", "neoverse-v2", TEMPER_ARM_MATRIX, 64 * kKiB, 2 * kMiB, 36 * kMiB},
+    {"apple-m1", "apple-m1", TEMPER_ARM_DOT, 128 * kKiB, 12 * kMiB, 0},
 };
 
 }  // namespace
 
-std::span<const std::string_view> KnownFeatures() { return kKnown; }
+std::span<const std::string_view> KnownFeatures(CpuArch arch) {
+  if (arch == CpuArch::kArm) return kKnownOfArm;
+  return kKnownOfX86;
+}
 std::span<const NamedCpu> NamedCpus() { return kCpus; }
 
 const NamedCpu* FindCpu(std::string_view name) {
@@ -76,7 +98,7 @@ std::vector<std::string> SplitFeatures(std::string_view list) {
 
 void DeriveVectors(CpuTarget& t) {
   t.vector_bits = t.Has("avx512f") ? 512 : t.Has("avx") ? 256 : 128;
-  t.vector_registers = t.Has("avx512f") ? 32 : 16;
+  t.vector_registers = t.Has("avx512f") || t.Has("neon") ? 32 : 16;
 }
 
 }  // namespace temper

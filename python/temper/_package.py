@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import platform
 import shutil
 import struct
 import tempfile
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ._command import PathLike, binary, path_text, temporary
-from ._errors import NotFoundError, PackageError
+from ._errors import NotFoundError, PackageError, WrongCpuError
 
 _VERSION = 8  # of packages, docs/package-format.md
+_MACHINES = {62: "x86_64", 183: "aarch64"}  # of ELF, by Linux's names
 _MAX_RANK = 16  # TEMPER_MAX_RANK
 
 _lock = threading.Lock()
@@ -155,3 +157,7 @@ def _check_whole(path: Path, file: int, size: int) -> None:
     section_bytes, count = struct.unpack_from("<HH", header, 58)
     if sections + section_bytes * count > size:
         raise PackageError(f"{path} is damaged: it is cut off after {size} bytes")
+    machine, = struct.unpack_from("<H", header, 18)
+    if _MACHINES.get(machine, "") != platform.machine():
+        raise WrongCpuError(f"{path} is for {_MACHINES.get(machine, 'another machine')}, this machine is of "
+                            f"{platform.machine()}: compile the model for it")

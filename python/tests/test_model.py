@@ -558,6 +558,15 @@ def test_a_package_for_other_hardware_is_refused(dense, damaged, tmp_path):
         temper.load(damaged)
 
 
+def test_a_package_of_another_architecture_is_refused(damaged):
+    library = damaged / "model.so"
+    header = bytearray(library.read_bytes())
+    header[18] = 183 if header[18] != 183 else 62
+    library.write_bytes(header)
+    with pytest.raises(temper.WrongCpuError, match="is for (aarch64|x86_64), this machine is of"):
+        temper.load(damaged)
+
+
 def test_a_package_for_opencl_runs_on_its_device(dense):
     model = temper.compile(dense, target="opencl", untuned=True)
     for scale in (1, 2, 3):

@@ -574,7 +574,7 @@ TEST(Module, RefusesWhatIsNoKernel) {
 TEST(Module, RefusesSymbolsItDoesNotKnow) {
   Plan plan;
   plan.variants.emplace_back().steps.push_back({"step", "no_such_kernel"});
-  auto object = CompilePlan(plan);
+  auto object = CompilePlan(plan, HostArch());
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_NE(LoadObject(*object).status().message().find("no_such_kernel"), std::string::npos);
 }

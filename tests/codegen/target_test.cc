@@ -13,12 +13,43 @@ TEST(Target, EveryNamedCpuRoundTripsAndStatesKnownSortedFeatures) {
     auto t = ParseTarget("llvm:" + std::string(c.name));
     ASSERT_TRUE(t.ok()) << t.status();
     EXPECT_TRUE(std::ranges::is_sorted(t->cpu()->features));
-    for (const std::string& f : t->cpu()->features) EXPECT_TRUE(std::ranges::binary_search(KnownFeatures(), f)) << f;
+    for (const std::string& f : t->cpu()->features)
+      EXPECT_TRUE(std::ranges::binary_search(KnownFeatures(t->cpu()->arch()), f)) << f;
     auto again = ParseTarget(Text(*t));
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, *t) << Text(*t);
   }
-  EXPECT_TRUE(std::ranges::is_sorted(KnownFeatures()));
+  for (const CpuArch arch : {CpuArch::kX86, CpuArch::kArm}) EXPECT_TRUE(std::ranges::is_sorted(KnownFeatures(arch)));
+}
+
+TEST(Target, FeaturesSayOfWhichArchitectureItIs) {
+  EXPECT_EQ(ParseTarget("llvm:haswell")->cpu()->arch(), CpuArch::kX86);
+  EXPECT_EQ(ParseTarget("interpreter")->cpu()->arch(), CpuArch::kX86);
+  for (const char* arm : {"llvm:armv8-a", "llvm:cortex-a72", "llvm:neoverse-v1", "llvm -mcpu=cortex-x2 -mattr=neon",
+                          "llvm -mcpu=cortex-a72 -mattr=dotprod", "llvm:apple-m1 -mattr="}) {
+    const auto t = ParseTarget(arm);
+    ASSERT_TRUE(t.ok()) << t.status();
+    EXPECT_EQ(t->cpu()->arch(), CpuArch::kArm) << arm;
+    EXPECT_EQ(t->cpu()->lanes(), 4) << arm;
+    EXPECT_EQ(t->cpu()->vector_registers, 32) << arm;
+    EXPECT_EQ(*ParseTarget(Text(*t)), *t) << arm;
+  }
+  EXPECT_EQ(Text(*ParseTarget("llvm:cortex-a76 -threads=4")),
+            "llvm -mcpu=cortex-a76 -mattr=dotprod,fullfp16,neon -l1=65536 -l2=524288 -l3=2097152 -threads=4");
+  for (const char* mixed :
+       {"llvm:cortex-a72 -mattr=avx2", "llvm:haswell -mattr=neon", "llvm:haswell -mattr=avx2,dotprod",
+        "llvm -mcpu=generic -mattr=neon,avx2", "llvm:neoverse-v1 -mattr=sve"}) {
+    const absl::Status s = ParseTarget(mixed).status();
+    EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << mixed;
+    EXPECT_NE(s.message().find("unknown feature"), std::string::npos) << s;
+  }
+}
+
+TEST(Target, TheOtherArchitectureDoesNotRunHere) {
+  const char* other = HostArch() == CpuArch::kX86 ? "llvm:armv8-a" : "llvm:x86-64-v2";
+  const absl::Status s = CheckRunsHere(*ParseTarget(other));
+  EXPECT_EQ(s.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(s.message().find("aarch64"), std::string::npos) << s;
 }
 
 TEST(Target, VectorsFollowFromFeatures) {

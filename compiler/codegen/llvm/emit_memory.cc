@@ -224,10 +224,10 @@ Value* Emitter::PointersOf(const Access& access) {
   return b_.CreateGEP(type, base->second, indices);
 }
 
-// Where the target has AVX, unaligned accesses cost nothing and none is claimed to be aligned.
+// Where unaligned accesses cost nothing, none is claimed to be aligned.
 llvm::Align Emitter::AlignmentOf(const Access& access) const {
   const int64_t size = SizeOf(access.buffer->dtype);
-  if (context_.target.Has("avx")) return llvm::Align(size);
+  if (context_.target.TakesUnaligned()) return llvm::Align(size);
   int64_t g = std::gcd(int64_t{64}, access.form.constant * size);
   for (const Term& t : access.form.terms) g = std::gcd(g, t.coefficient * size);
   return llvm::Align(g);

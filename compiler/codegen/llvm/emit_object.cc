@@ -34,7 +34,7 @@ namespace {
 // target did not state.
 std::string FeatureString(const CpuTarget& target) {
   std::string off, on;
-  for (std::string_view f : KnownFeatures()) {
+  for (std::string_view f : KnownFeatures(target.arch())) {
     std::string& list = target.Has(f) ? on : off;
     list.append(target.Has(f) ? "+" : "-").append(f).append(",");
   }
@@ -62,8 +62,17 @@ struct Writer {
   llvm::legacy::PassManager passes;
 };
 
+// What LLVM takes the CPU for. Of ARM a CPU's name brings features that no target states (SVE, atomics, SHA-3's
+// three-way xor), so it only says in which order instructions are best.
+std::string CodeNameOf(const CpuTarget& target) { return target.arch() == CpuArch::kArm ? "generic" : target.cpu; }
+
+std::string TripleOf(CpuArch arch) {
+  if (arch == HostArch()) return llvm::sys::getDefaultTargetTriple();
+  return arch == CpuArch::kArm ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu";
+}
+
 struct Machine {
-  std::string key;  // cpu and features
+  std::string key;  // architecture, cpu and features
   std::unique_ptr<llvm::TargetMachine> machine;
   std::map<llvm::CodeGenFileType, std::unique_ptr<Writer>> writers;
 };
@@ -103,22 +112,28 @@ using BorrowedMachine = std::unique_ptr<Machine, ReturnMachine>;
 absl::StatusOr<BorrowedMachine> MachineFor(const CpuTarget& target) {
   static std::once_flag once;
   std::call_once(once, [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
     DisablePasses();
   });
-  const std::string key = absl::StrCat(target.cpu, " ", FeatureString(target));
+  const std::string code = CodeNameOf(target);
+  const std::string key = absl::StrCat(std::string(Name(target.arch())), " ", code, " ", FeatureString(target));
   if (std::unique_ptr<Machine> kept = Machines::Get().Take(key)) return BorrowedMachine(kept.release());
   std::string error;
-  const std::string triple = llvm::sys::getDefaultTargetTriple();
+  const std::string triple = TripleOf(target.arch());
   const llvm::Target* description = llvm::TargetRegistry::lookupTarget(triple, error);
   if (description == nullptr) return absl::InternalError(absl::StrCat("LLVM: ", error));
   llvm::TargetOptions options;
   auto made = std::make_unique<Machine>();
   made->key = key;
-  made->machine.reset(description->createTargetMachine(triple, target.cpu, FeatureString(target), options,
-                                                       llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                                       llvm::CodeGenOptLevel::Default));
+  made->machine.reset(description->createTargetMachine(triple, code, FeatureString(target), options, llvm::Reloc::PIC_,
+                                                       llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   if (made->machine == nullptr) return absl::InternalError(absl::StrCat("LLVM has no machine for ", triple));
   return BorrowedMachine(made.release());
 }
@@ -141,7 +156,11 @@ absl::StatusOr<std::string> Emit(llvm::Module& module, const CpuTarget& target, 
 
 }  // namespace
 
-CpuTarget PlainCpu() { return {.cpu = "generic"}; }
+CpuTarget PlainCpu(CpuArch arch) {
+  CpuTarget plain{.cpu = "generic"};
+  if (arch == CpuArch::kArm) plain.features = {"neon"};
+  return plain;
+}
 
 absl::Status PrepareModule(llvm::Module& module, const CpuTarget& target) {
   TEMPER_ASSIGN_OR_RETURN(BorrowedMachine borrowed, MachineFor(target));
@@ -153,7 +172,9 @@ absl::Status PrepareModule(llvm::Module& module, const CpuTarget& target) {
 
 void SetTargetAttributes(llvm::Function& function, const CpuTarget& target) {
   // No "min-legal-vector-width": without it 512-bit vectors are legal whatever the CPU's tuning prefers.
-  function.addFnAttr("target-cpu", target.cpu);
+  const std::string name = CodeNameOf(target);
+  function.addFnAttr("target-cpu", name);
+  if (name != target.cpu) function.addFnAttr("tune-cpu", target.cpu);
   function.addFnAttr("target-features", FeatureString(target));
   function.addFnAttr("frame-pointer", "none");
   function.addFnAttr(llvm::Attribute::NoUnwind);

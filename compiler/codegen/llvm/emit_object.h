@@ -16,8 +16,8 @@ namespace temper {
 
 // Sets the module's triple and data layout for the target. Called before functions are built.
 absl::Status PrepareModule(llvm::Module& module, const CpuTarget& target);
-// Of the host's kind, without any feature: what data and plain calls are compiled for.
-CpuTarget PlainCpu();
+// Without any feature that a CPU of its architecture may lack: what data and plain calls are compiled for.
+CpuTarget PlainCpu(CpuArch arch);
 // Target attributes that every function of ours carries.
 void SetTargetAttributes(llvm::Function& function, const CpuTarget& target);
 // Runs the short list of passes over every function.

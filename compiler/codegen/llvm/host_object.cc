@@ -49,13 +49,14 @@ absl::StatusOr<std::string> HostObject(const Artifact& artifact, const Target& t
   if (generator->device == nullptr) return artifact.code;
   llvm::LLVMContext context;
   llvm::Module module("stubs", context);
-  TEMPER_RETURN_IF_ERROR(PrepareModule(module, PlainCpu()));
+  const CpuTarget host = PlainCpu(HostArch());
+  TEMPER_RETURN_IF_ERROR(PrepareModule(module, host));
   llvm::Constant* device = DevicePointer(module, generator->name);
   llvm::Constant* text = llvm::ConstantDataArray::getString(context, artifact.code, false);
   auto* code = new llvm::GlobalVariable(module, text->getType(), true, llvm::GlobalValue::PrivateLinkage, text);
   for (const CompiledKernel& kernel : artifact.kernels)
     EmitStub(module, kernel.symbol, device, code, static_cast<int64_t>(artifact.code.size()));
-  return EmitObject(module, PlainCpu());
+  return EmitObject(module, host);
 }
 
 }  // namespace temper

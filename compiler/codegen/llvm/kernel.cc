@@ -26,7 +26,7 @@ llvm::Function* MakePart(KernelContext& context, const std::string& name, const 
                                           llvm::GlobalValue::InternalLinkage, name, context.module);
   SetTargetAttributes(*function, context.target);
   function->addFnAttr(llvm::Attribute::NoInline);
-  const bool aligned = !context.target.Has("avx");  // see Emitter::AlignmentOf
+  const bool aligned = !context.target.TakesUnaligned();  // see Emitter::AlignmentOf
   for (unsigned i = 0; i < buffers.size(); ++i) {
     if (!context.aliasing.contains(buffers[i].get())) function->addParamAttr(i, llvm::Attribute::NoAlias);
     const int64_t bytes = BytesOf(buffers[i]->dtype, NumElements(buffers[i]->shape));

@@ -87,6 +87,7 @@ class Mapping final : public llvm::RuntimeDyld::MemoryManager {
   void registerEHFrames(uint8_t*, uint64_t, size_t) override {}
   void deregisterEHFrames() override {}
   bool finalizeMemory(std::string* error) override {
+    __builtin___clear_cache(reinterpret_cast<char*>(base_), reinterpret_cast<char*>(base_ + code_));
     if (mprotect(base_, code_, PROT_READ | PROT_EXEC) != 0 ||
         (read_only_ > 0 && mprotect(base_ + code_, read_only_, PROT_READ) != 0)) {
       if (error != nullptr) *error = "mprotect failed";

@@ -3,6 +3,7 @@
 #include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
@@ -69,18 +70,21 @@ bool Has(llvm::IRBuilder<>& b, const char* feature) {
   return llvm::is_contained(features, llvm::StringRef(feature));
 }
 
-// `f` of every register of so many lanes of `x`; null where the target has no such registers or `x` does not fill them.
-Value* InRegisters(llvm::IRBuilder<>& b, Value* x, unsigned width, const char* feature,
-                   const std::function<Value*(Value* part)>& f) {
-  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+// `f` of every register of so many lanes of `values`, which have one type; null where the target has no such registers
+// or the values do not fill them.
+Value* InRegisters(llvm::IRBuilder<>& b, llvm::ArrayRef<Value*> values, unsigned width, const char* feature,
+                   const std::function<Value*(llvm::ArrayRef<Value*> parts)>& f) {
+  auto* type = llvm::dyn_cast<llvm::FixedVectorType>(values[0]->getType());
   if (type == nullptr || type->getNumElements() % width != 0 || !Has(b, feature)) return nullptr;
-  std::vector<Value*> parts;
+  std::vector<Value*> results;
   for (unsigned first = 0; first < type->getNumElements(); first += width) {
     std::vector<int> lanes(width);
     std::iota(lanes.begin(), lanes.end(), static_cast<int>(first));
-    parts.push_back(f(type->getNumElements() == width ? x : b.CreateShuffleVector(x, lanes)));
+    std::vector<Value*> parts;
+    for (Value* v : values) parts.push_back(type->getNumElements() == width ? v : b.CreateShuffleVector(v, lanes));
+    results.push_back(f(parts));
   }
-  return llvm::concatenateVectors(b, parts);
+  return llvm::concatenateVectors(b, results);
 }
 
 // The polynomials below are least-maximum-error fits, made for these ranges with coefficients that f32 has.
@@ -126,7 +130,8 @@ Value* ExpF32InRegister(llvm::IRBuilder<>& b, Value* x) {
 // should.
 Value* ExpF32(const F32& f, Value* x) {
   llvm::IRBuilder<>& b = f.b();
-  if (Value* y = InRegisters(b, x, 16, kTables, [&](Value* part) { return ExpF32InRegister(b, part); })) return y;
+  const auto in_register = [&](llvm::ArrayRef<Value*> parts) { return ExpF32InRegister(b, parts[0]); };
+  if (Value* y = InRegisters(b, x, 16, kTables, in_register)) return y;
   x = BoundedExponent(f, x);
   Value* shifted = f.MulAdd(x, 1.44269504088896341, f.Const(kRoundToInteger));
   Value* n = b.CreateFSub(shifted, f.Const(kRoundToInteger));
@@ -357,7 +362,7 @@ Value* EmitUnaryMath(llvm::IRBuilder<>& b, ExprKind kind, Value* x) {
 
 Value* EmitOnePlusExp(llvm::IRBuilder<>& b, Value* x) {
   if (x->getType()->getScalarType()->isFloatTy() && !Has(b, kTables)) {
-    const auto in_register = [&](Value* part) { return OnePlusExpF32InRegister(b, part); };
+    const auto in_register = [&](llvm::ArrayRef<Value*> parts) { return OnePlusExpF32InRegister(b, parts[0]); };
     if (Value* y = InRegisters(b, x, 8, kShortTables, in_register)) return y;
   }
   return b.CreateFAdd(llvm::ConstantFP::get(x->getType(), 1.0), EmitUnaryMath(b, ExprKind::kExp, x));
@@ -392,8 +397,39 @@ Value* EmitMin(llvm::IRBuilder<>& b, Value* a, Value* c, bool is_unsigned) {
 
 namespace {
 
-// x . y + sum in one instruction; null where the target or the width has none.
-Value* DotInstruction(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum) {
+constexpr unsigned kArmLanes = 4;  // of 32 bits in a register of 64-bit ARM
+
+// x . y + sum of bytes, where the second of each product is signed: in one instruction, or by that of two unsigned
+// bytes in which y + 128 takes the place of y. The sum of x's bytes, which is then too much 128 times, is the same for
+// all columns of a tile.
+Value* ArmDotOfBytes(llvm::IRBuilder<>& b, Value* x, Value* y, Value* sum, bool seven_bits) {
+  using namespace llvm::Intrinsic;
+  const auto dot = [&](llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
+    auto* bytes = llvm::FixedVectorType::get(b.getInt8Ty(), 4 * kArmLanes);
+    auto* words = llvm::FixedVectorType::get(b.getInt32Ty(), kArmLanes);
+    return b.CreateIntrinsic(id, {words, bytes},
+                             {operands[0], b.CreateBitCast(operands[1], bytes), b.CreateBitCast(operands[2], bytes)});
+  };
+  if (Has(b, "+i8mm")) return dot(aarch64_neon_usdot, {sum, x, y});
+  if (seven_bits) return dot(aarch64_neon_sdot, {sum, x, y});
+  Value* offset = llvm::ConstantInt::get(y->getType(), 0x80808080);
+  Value* too_much = dot(aarch64_neon_udot, {llvm::Constant::getNullValue(sum->getType()), x, offset});
+  return b.CreateSub(dot(aarch64_neon_udot, {sum, x, b.CreateXor(y, offset)}), too_much);
+}
+
+// The products of both halves, as i16, added to the sum.
+Value* ArmDotOfWords(llvm::IRBuilder<>& b, Value* x, Value* y, Value* sum) {
+  auto* halves = llvm::FixedVectorType::get(b.getInt16Ty(), kArmLanes);
+  for (const uint64_t shift : {0, 16}) {
+    const auto half = [&](Value* v) { return b.CreateTrunc(shift == 0 ? v : b.CreateLShr(v, shift), halves); };
+    sum =
+        b.CreateAdd(sum, b.CreateIntrinsic(llvm::Intrinsic::aarch64_neon_smull, {sum->getType()}, {half(x), half(y)}));
+  }
+  return sum;
+}
+
+// x . y + sum in one instruction, or as few as the target has for it; null where it has none, or none of this width.
+Value* DotInstruction(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum, bool seven_bits) {
   struct Instruction {
     unsigned lanes;
     const char *feature, *and_feature;
@@ -409,7 +445,11 @@ Value* DotInstruction(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, V
     if (type == nullptr || type->getNumElements() != i.lanes || !Has(b, i.feature) || !Has(b, i.and_feature)) continue;
     return b.CreateIntrinsic(kind == ExprKind::kDot8 ? i.of_bytes : i.of_words, {}, {sum, x, y});
   }
-  return nullptr;
+  return InRegisters(b, {x, y, sum}, kArmLanes, kind == ExprKind::kDot8 ? "+dotprod" : "+neon",
+                     [&](llvm::ArrayRef<Value*> parts) {
+                       return kind == ExprKind::kDot8 ? ArmDotOfBytes(b, parts[0], parts[1], parts[2], seven_bits)
+                                                      : ArmDotOfWords(b, parts[0], parts[1], parts[2]);
+                     });
 }
 
 // The products of both halves, as i16, added.
@@ -473,12 +513,12 @@ Value* BytesOf(llvm::IRBuilder<>& b, Value* v, bool odd, bool is_signed) {
 
 Value* EmitDot(llvm::IRBuilder<>& b, ExprKind kind, Value* x, Value* y, Value* sum, bool seven_bits) {
   if (sum == nullptr) sum = llvm::Constant::getNullValue(x->getType());
-  if (Value* dot = DotInstruction(b, kind, x, y, sum)) return dot;
+  if (Value* dot = DotInstruction(b, kind, x, y, sum, seven_bits)) return dot;
   if (kind == ExprKind::kDot16) return b.CreateAdd(sum, DotOfWords(b, x, y));
   Value* dot = seven_bits ? DotOfSevenBits(b, x, y) : nullptr;
   if (dot != nullptr) return b.CreateAdd(sum, dot);
   for (bool odd : {false, true}) {
-    sum = b.CreateAdd(sum, DotOfWords(b, BytesOf(b, x, odd, false), BytesOf(b, y, odd, true)));
+    sum = EmitDot(b, ExprKind::kDot16, BytesOf(b, x, odd, false), BytesOf(b, y, odd, true), sum, false);
   }
   return sum;
 }

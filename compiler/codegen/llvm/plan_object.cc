@@ -108,9 +108,9 @@ class PlanModule {
 
 }  // namespace
 
-absl::StatusOr<std::string> CompilePlan(const Plan& plan) {
+absl::StatusOr<std::string> CompilePlan(const Plan& plan, CpuArch arch) {
   PlanModule module;
-  return EmitObject(module.Build(plan), PlainCpu());
+  return EmitObject(module.Build(plan), PlainCpu(arch));
 }
 
 }  // namespace temper

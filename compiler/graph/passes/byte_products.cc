@@ -87,7 +87,8 @@ absl::StatusOr<ValueId> SumsOf(Rewriter& r, const Node& node, ValueId weights) {
 }  // namespace
 
 bool MultipliesBytes(const Target& t) {
-  return t.cpu() != nullptr && (t.cpu()->Has("avx512vnni") || t.cpu()->Has("avxvnni"));
+  const auto has = [&](std::string_view feature) { return t.cpu() != nullptr && t.cpu()->Has(feature); };
+  return has("avx512vnni") || has("avxvnni") || has("dotprod");
 }
 
 bool HasBytesTemplate(const Node& node, Workload::Operand a, Workload::Operand b, TensorType sums, const Target& t) {

@@ -30,7 +30,7 @@ struct Dequantized {
 };
 std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v);
 
-bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction
+bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction or two
 // Whether the target has a template for the node (matmul or conv2d) over these operands of integers, summed in i32.
 bool HasIntegerTemplate(const Node& node, Workload::Operand a, Workload::Operand b, TensorType sums, const Target& t);
 // The same over bytes, where the target multiplies four at once; an image of few channels may be padded for it.

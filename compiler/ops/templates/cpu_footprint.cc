@@ -34,10 +34,22 @@ struct Rates {
   double vectors = 1.5, broadcasts = 1.5;
   double turn = 0;  // cycles for each turn of the loop over a tile's steps, beside what it does for the tile
 };
+// By what their makers publish; none of them was measured.
+Rates RatesOfArm(const CpuTarget& t) {
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, t.cpu) != names.end();
+  };
+  if (is({"cortex-a35", "cortex-a53", "cortex-a55", "cortex-a510"})) return {1, 0.5, 1, 1};  // in order
+  if (is({"cortex-a57", "cortex-a72", "cortex-a73"})) return {1, 1, 1, 1};
+  if (is({"neoverse-v1", "neoverse-v2", "neoverse-v3", "apple-m1"})) return {4, 2.5, 2.5, 1};
+  return {2, 1.5, 1.5, 1};
+}
+
 // A step of a tile in sixteen registers is short: the loop's own instructions, five to ten, are a third of it where a
 // neighbour on the same core has its share of the decoders. So it is on Intel's cores with more registers. Zen 4 does
 // with vectors of 512 bits what takes two of 256; an element for all lanes is a load like any other.
 Rates RatesOf(double lanes, const CpuTarget& t) {
+  if (t.arch() == CpuArch::kArm) return RatesOfArm(t);
   if (t.cpu == "znver4" && !t.Has("avxvnni") && lanes > 8) return {1, 1, 2, 0};
   return {2, 1.5, 1.5, t.vector_registers <= 16 || !t.cpu.starts_with("znver") ? 1.0 : 0};
 }

@@ -29,14 +29,14 @@ constexpr int kAccumulators = 16;
 constexpr int kTries = 5;
 constexpr size_t kStreamBytes = 64 << 20;
 
-std::string CpuModel() {
+std::string CpuModel(const CpuTarget& t) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
     const std::pair<absl::string_view, absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(':', 1));
     const absl::string_view name = absl::StripAsciiWhitespace(field.first);
     if (name == "model name" || name == "Model") return std::string(absl::StripAsciiWhitespace(field.second));
   }
-  return "unknown CPU";
+  return t.cpu;  // what Linux says of ARM
 }
 
 std::string BytesText(int64_t bytes) {
@@ -85,6 +85,21 @@ __attribute__((target("avx2,fma"))) double MultiplyAdd256() {
   for (const __m256& x : a) keep = keep + _mm256_cvtss_f32(x);
   return 2.0 * 8 * kSteps * kHere;
 }
+#elif defined(__aarch64__)
+typedef float Float4 __attribute__((vector_size(16)));
+
+__attribute__((optimize("fp-contract=fast"))) double MultiplyAdd128() {
+  Float4 a[kAccumulators];
+  const Float4 half = {0.5f, 0.5f, 0.5f, 0.5f}, one = {1.0f, 1.0f, 1.0f, 1.0f};
+  for (Float4& x : a) x = one;
+  for (int i = 0; i < kSteps; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kAccumulators; ++j) a[j] = a[j] * half + one;
+  }
+  volatile float keep = 0;
+  for (const Float4& x : a) keep = keep + x[0];
+  return 2.0 * 4 * kSteps * kAccumulators;
+}
 #endif
 
 double PeakGflops(const CpuTarget& t) {
@@ -94,6 +109,8 @@ double PeakGflops(const CpuTarget& t) {
     loop = MultiplyAdd512;
   else if (t.Has("avx2") && t.Has("fma"))
     loop = MultiplyAdd256;
+#elif defined(__aarch64__)
+  loop = MultiplyAdd128;
 #endif
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
@@ -133,7 +150,7 @@ std::string FingerprintDirectory() {
 std::string Fingerprint(const std::string& cache_directory) {
   const Target host = HostTarget();
   const CpuTarget& t = *host.cpu();
-  const std::string stable = absl::StrCat(CpuModel(), "; ", t.threads, " threads; L1 ", BytesText(t.l1_bytes), " L2 ",
+  const std::string stable = absl::StrCat(CpuModel(t), "; ", t.threads, " threads; L1 ", BytesText(t.l1_bytes), " L2 ",
                                           BytesText(t.l2_bytes), " L3 ", BytesText(t.l3_bytes));
   const std::string path = absl::StrCat(cache_directory, "/device-", HashText(StableHash(stable)));
   if (!cache_directory.empty()) {

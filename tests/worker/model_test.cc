@@ -657,6 +657,12 @@ TEST_F(ModelTest, RefusesPlansThatWantWhatItDoesNotHave) {
     refused("branches or loops");
   }
   steps_[1].kind = TEMPER_STEP_KERNEL;
+  steps_[1].least = 2;
+  for (const int64_t extent : {int64_t{-1}, int64_t{0}, variant_.num_inputs, INT64_MAX}) {
+    steps_[1].extent = extent;
+    refused("steps that no input's length leaves out");
+  }
+  steps_[1].least = 0;  // it is never left out
   const int64_t least[] = {1, 10};
   const temper_extent told_by_x = {0, 0}, told_by_none = {0, 1};
   inputs_[0].least = least;

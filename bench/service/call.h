@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/secure_random.h"
-#include "bench/fleet/target.h"
+#include "bench/service/target.h"
 #include "proto/convert.h"
 #include "temper/v1/worker.grpc.pb.h"
 

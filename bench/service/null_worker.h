@@ -10,7 +10,7 @@
 #include <mutex>
 #include <string>
 
-#include "bench/fleet/open_loop.h"
+#include "bench/service/open_loop.h"
 #include "temper/v1/worker.grpc.pb.h"
 
 namespace temper::bench {

@@ -1,4 +1,4 @@
-#include "bench/fleet/open_loop.h"
+#include "bench/service/open_loop.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
-#include "bench/fleet/null_worker.h"
+#include "bench/service/null_worker.h"
 
-#include "bench/fleet/call.h"
+#include "bench/service/call.h"
 
 namespace temper::bench {
 namespace {

@@ -57,6 +57,5 @@ enum class Objective {
   kRank,      // "rank": which of two candidates of a group is faster; scores have an order only
 };
 std::unique_ptr<CostModel> NewXgboostModel(uint64_t seed, Objective objective = Objective::kResidual);
-std::unique_ptr<CostModel> NewDraftModel();  // the draft alone; for tests
 
 }  // namespace temper

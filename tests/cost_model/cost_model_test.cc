@@ -92,6 +92,13 @@ std::vector<float> Scores(CostModel& model, std::span<const Sample> samples) {
   return scores.ok() ? *scores : std::vector<float>(samples.size());
 }
 
+// Those of the draft alone.
+std::vector<float> DraftScores(std::span<const Sample> samples) {
+  std::vector<float> scores;
+  for (const Sample& sample : samples) scores.push_back(static_cast<float>(-std::log(sample.draft_s)));
+  return scores;
+}
+
 // The share of pairs, at least 5 % apart, that the scores order rightly.
 double PairsRight(const std::vector<Sample>& samples, const std::vector<float>& scores) {
   double right = 0, all = 0;
@@ -136,17 +143,9 @@ TEST(Features, KnowTheTarget) {
   EXPECT_NE(FeaturesOf(f, CpuTarget{}), FeaturesOf(f, large));
 }
 
-TEST(DraftModel, OrdersByTheDraftWhateverItIsTold) {
-  Data data = MakeData(1, 30);
-  const auto model = NewDraftModel();
-  ASSERT_TRUE(Fit(*model, data.samples, data.groups).ok());
-  const std::vector<float> scores = Scores(*model, data.samples);
-  for (size_t i = 0; i < scores.size(); ++i) EXPECT_FLOAT_EQ(scores[i], -std::log(data.samples[i].draft_s));
-}
-
 TEST(XgboostModel, BeforeAnyFitIsTheDraft) {
   const Data data = MakeData(1, 30);
-  EXPECT_EQ(Scores(*NewXgboostModel(0), data.samples), Scores(*NewDraftModel(), data.samples));
+  EXPECT_EQ(Scores(*NewXgboostModel(0), data.samples), DraftScores(data.samples));
 }
 
 TEST(XgboostModel, LearnsWhatTheDraftDoesNotKnow) {
@@ -154,7 +153,7 @@ TEST(XgboostModel, LearnsWhatTheDraftDoesNotKnow) {
   const auto model = NewXgboostModel(0);
   ASSERT_TRUE(Fit(*model, train.samples, train.groups).ok());
   const double learned = PairsRight(held_out.samples, Scores(*model, held_out.samples));
-  const double drafted = PairsRight(held_out.samples, Scores(*NewDraftModel(), held_out.samples));
+  const double drafted = PairsRight(held_out.samples, DraftScores(held_out.samples));
   EXPECT_LT(drafted, 0.85);
   EXPECT_GT(learned, 0.93);
 }
@@ -198,7 +197,7 @@ TEST(XgboostModel, FromManySamplesKeepsWhatTellsMost) {
 TEST(XgboostModel, RanksToo) {
   const Data train = MakeData(1, 200), held_out = MakeData(2, 200);
   const auto model = NewXgboostModel(0, Objective::kRank);
-  EXPECT_EQ(Scores(*model, held_out.samples), Scores(*NewDraftModel(), held_out.samples)) << "not yet fitted";
+  EXPECT_EQ(Scores(*model, held_out.samples), DraftScores(held_out.samples)) << "not yet fitted";
   ASSERT_TRUE(Fit(*model, train.samples, train.groups).ok());
   EXPECT_GT(PairsRight(held_out.samples, Scores(*model, held_out.samples)), 0.9);
 }
@@ -272,8 +271,7 @@ TEST(XgboostModel, TakesMissingValues) {
 }
 
 TEST(CostModels, RefuseWhatIsNoSample) {
-  for (const auto& make : {+[] { return NewXgboostModel(0); }, +[] { return NewXgboostModel(0, Objective::kRank); },
-                           +[] { return NewDraftModel(); }}) {
+  for (const auto& make : {+[] { return NewXgboostModel(0); }, +[] { return NewXgboostModel(0, Objective::kRank); }}) {
     const Data good = MakeData(1, 20);
     const auto refuses = [&](auto change) {
       const auto model = make();

@@ -1,27 +1,10 @@
+#include "cost_model/samples.h"
+
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "cost_model/samples.h"
 
 namespace temper {
-namespace {
-
-class DraftModel : public CostModel {
- public:
-  absl::Status Fit(const Rows& rows, std::span<const double> cost_s, std::span<const int> groups) override {
-    return CheckSamples(rows, cost_s, groups);
-  }
-
-  absl::StatusOr<std::vector<float>> Score(const Rows& rows) override {
-    TEMPER_RETURN_IF_ERROR(CheckRows(rows, rows.width));
-    std::vector<float> scores;
-    scores.reserve(rows.size());
-    for (double draft_s : rows.draft_s) scores.push_back(static_cast<float>(-std::log(draft_s)));
-    return scores;
-  }
-};
-
-}  // namespace
 
 absl::Status CheckRows(const Rows& rows, size_t width) {
   if (rows.width != width || rows.features.size() != rows.size() * width) {
@@ -46,7 +29,5 @@ absl::Status CheckSamples(const Rows& rows, std::span<const double> cost_s, std:
   }
   return absl::OkStatus();
 }
-
-std::unique_ptr<CostModel> NewDraftModel() { return std::make_unique<DraftModel>(); }
 
 }  // namespace temper

@@ -112,17 +112,34 @@ TEST(JobLoop, ASlowerModelKeepsTheDefault) {
 }
 
 TEST(JobLoop, RoundsThatDisagreeDoNotOverruleTheFinals) {
-  for (const bool answered : {true, false}) {
+  enum Finals { kHeld, kUnanswered, kWithoutAContest };
+  for (const Finals finals : {kHeld, kUnanswered, kWithoutAContest}) {
     Simulation sim(ThreeTasks());
     sim.spec_.trials = 50;
     sim.model_ = [](const Work& work) { return ModelAnswer(work, {100, 100, 100, 100, 100}, {99, 98, 101, 102, 103}); };
     sim.Begin();
     ASSERT_TRUE(sim.RunUntil(Phase::kFinals));
-    if (!answered) sim.queue_.clear();
+    if (finals == kUnanswered) sim.queue_.clear();
+    int of_first = 0;
+    if (finals == kWithoutAContest) {
+      sim.outcome_ = [&](const WorkItem& item) {
+        const bool rival = item.workload == Text(sim.tasks_[0].workload) && of_first++ > 0;
+        return rival ? Outcome::kRunTimeout : Outcome::kOk;
+      };
+    }
     ASSERT_TRUE(sim.Run());
-    EXPECT_EQ(sim.loop_->kept_default(), !answered);
+    EXPECT_EQ(sim.loop_->kept_default(), finals != kHeld) << finals;
     EXPECT_DOUBLE_EQ(sim.loop_->tuned_s(), 101);
   }
+}
+
+TEST(JobLoop, AClearlySlowerModelIsNotUsedHoweverItsRoundsDisagree) {
+  Simulation sim(ThreeTasks());
+  sim.spec_.trials = 50;
+  sim.model_ = [](const Work& work) { return ModelAnswer(work, {100, 100, 100, 100, 100}, {99, 98, 103, 104, 105}); };
+  sim.Begin();
+  ASSERT_TRUE(sim.Run());
+  EXPECT_TRUE(sim.loop_->kept_default());
 }
 
 TEST(JobLoop, RoundsArePairedBeforeTheyAreCompared) {

@@ -279,7 +279,7 @@ absl::StatusOr<std::optional<TunerClient::Verdict>> TunerClient::QueryVerdict(co
 
 absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Record> records, bool trusted) {
   std::vector<int64_t> ids;
-  TEMPER_RETURN_IF_ERROR(InChunks(records, kMostRecords, [&](std::span<const Record> chunk) -> absl::Status {
+  const absl::Status put = InChunks(records, kMostRecords, [&](std::span<const Record> chunk) -> absl::Status {
     v1::PutRecordsRequest request;
     request.set_trusted(trusted);
     for (const Record& record : chunk) *request.add_records() = ToWire(record);
@@ -289,8 +289,11 @@ absl::StatusOr<std::vector<int64_t>> TunerClient::PutRecords(std::span<const Rec
       return RefusedAnswer("it has ids for another number of records than it was given");
     ids.insert(ids.end(), reply.ids().begin(), reply.ids().end());
     return absl::OkStatus();
-  }));
-  return ids;
+  });
+  if (put.ok()) return ids;
+  if (ids.empty()) return put;
+  return absl::Status(put.code(), absl::StrCat(put.message(), "; ", ids.size(), " of ", records.size(),
+                                               " records are there by now: the same again adds the others"));
 }
 
 absl::Status TunerClient::ExportRecords(const RecordFilter& filter, bool best,

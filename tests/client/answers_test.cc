@@ -7,6 +7,7 @@
 
 #include "client/admin_client.h"
 #include "client/tuner_client.h"
+#include "proto/limits.h"
 #include "temper/v1/admin.grpc.pb.h"
 #include "temper/v1/tuning.grpc.pb.h"
 
@@ -20,6 +21,7 @@ class LyingTuning : public v1::TuningService::Service {
   double cost = 1;    // of each record
   std::string state;  // of a job
   bool forgets_id = false;
+  int puts_taken = std::numeric_limits<int>::max();  // before the disk is full
 
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*, v1::ListJobsReply* reply) override {
     v1::JobSummary& job = *reply->add_jobs();
@@ -42,6 +44,7 @@ class LyingTuning : public v1::TuningService::Service {
   }
   grpc::Status PutRecords(grpc::ServerContext*, const v1::PutRecordsRequest* request,
                           v1::PutRecordsReply* reply) override {
+    if (--puts_taken < 0) return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the disk is full");
     for (int i = forgets_id ? 1 : 0; i < request->records_size(); ++i) reply->add_ids(i + 1);
     return grpc::Status::OK;
   }
@@ -144,6 +147,14 @@ TEST_F(AnswersTest, EachRecordThatIsPutHasAnId) {
   EXPECT_EQ(client_->PutRecords(records)->size(), 3u);
   tuning_.forgets_id = true;
   EXPECT_TRUE(absl::IsDataLoss(client_->PutRecords(records).status()));
+}
+
+TEST_F(AnswersTest, AnImportThatStopsHalfwaySaysHowMuchIsThere) {
+  const std::vector<Record> records(kMostRecords + 5);
+  tuning_.puts_taken = 1;
+  EXPECT_EQ(client_->PutRecords(records).status().message(),
+            "the disk is full; 4096 of 4101 records are there by now: the same again adds the others");
+  EXPECT_EQ(client_->PutRecords(records).status().message(), "the disk is full") << "none is";
 }
 
 TEST_F(AnswersTest, WhatAStreamSaysKeepsItsLimitsToo) {

@@ -26,11 +26,7 @@ class BehindTest : public ::testing::Test {
     b.g.input_extents = {{0, 0, 2, 1}};
     b.g.hidden_inputs = 1;
   }
-  ValueId Inside() {
-    NDArray positions(DType::kI64, {kMost});
-    for (int64_t i = 0; i < kMost; ++i) positions.Set(i, static_cast<double>(i));
-    return b.Call("less", {b.Constant(std::move(positions)), extent});
-  }
+  ValueId Inside() { return b.IsInside(kMost, extent); }
   // Of the only output of the optimised graph.
   std::vector<std::string> Known(ValueId v) {
     b.Output(v);
@@ -169,9 +165,7 @@ class UnreadTest : public ::testing::Test {
   ValueId Number(double n) { return b.Constant(testing::Numbers(DType::kI64, {}, {n})); }
   ValueId Filled(ValueId v, ValueId end) {
     const int64_t most = b.g.values[static_cast<size_t>(v)].type.shape[2];
-    NDArray positions(DType::kI64, {most});
-    for (int64_t i = 0; i < most; ++i) positions.Set(i, static_cast<double>(i));
-    const ValueId inside = b.Reshape(b.Call("less", {b.Constant(std::move(positions)), end}), {most, 1});
+    const ValueId inside = b.Reshape(b.IsInside(most, end), {most, 1});
     return b.Call("where", {inside, v, b.Scalar(0)});
   }
   ValueId Conv(ValueId v, int64_t stride, int64_t kernel = 3) {

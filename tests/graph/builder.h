@@ -49,6 +49,12 @@ class Builder {
     for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::floor(low + (high - low + 1) * rng.Uniform()));
     return a;
   }
+  // Of each of `count` places whether a run has it, whose extent is told.
+  ValueId IsInside(int64_t count, ValueId extent) {
+    NDArray places(DType::kI64, {count});
+    for (int64_t i = 0; i < count; ++i) places.Set(i, static_cast<double>(i));
+    return Call("less", {Constant(std::move(places)), extent});
+  }
   ValueId Cast(ValueId v, DType to) { return Call("cast", {v}, String("to", std::string(Name(to)))); }
   ValueId Call(std::string op, std::vector<ValueId> inputs, Attrs attrs = {}) {
     absl::StatusOr<ValueId> v = g.AddNode(std::move(op), std::move(attrs), std::move(inputs));

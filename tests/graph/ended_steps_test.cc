@@ -20,9 +20,7 @@ class EndedStepsTest : public ::testing::Test {
   EndedStepsTest() : x(b.Input({kSteps, kWidth})), extent(b.Input({}, DType::kI64)) {
     b.g.input_extents = {{0, 0, 1, 1}};
     b.g.hidden_inputs = 1;
-    NDArray positions(DType::kI64, {kSteps});
-    for (int64_t i = 0; i < kSteps; ++i) positions.Set(i, static_cast<double>(i));
-    inside = b.Call("less", {b.Constant(std::move(positions)), extent});
+    inside = b.IsInside(kSteps, extent);
   }
   ValueId At(ValueId v, int64_t i, Shape shape) {
     Attrs attrs = Builder::Ints("axes", {0});

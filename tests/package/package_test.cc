@@ -326,18 +326,12 @@ void ExpectNothingOfStaleMemory(Graph g, size_t axis, const std::vector<int64_t>
   }
 }
 
-NDArray Counting(int64_t count) {
-  NDArray positions(DType::kI64, {count});
-  for (int64_t i = 0; i < count; ++i) positions.Set(i, static_cast<double>(i));
-  return positions;
-}
-
 // Rows that a run does not have are not computed.
 TEST_F(PackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
   constexpr int64_t kMost = 45, kWidth = 24;
   Builder b;
   const ValueId x = b.Input({kMost, kWidth}), extent = b.Input({}, DType::kI64);
-  const ValueId inside = b.Call("less", {b.Constant(Counting(kMost)), extent});
+  const ValueId inside = b.IsInside(kMost, extent);
   const ValueId hidden = b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, 3 * kWidth})})});
   const ValueId rows = b.Call("tanh", {b.Call("matmul", {hidden, b.Random({3 * kWidth, kWidth})})});
   const ValueId scores = b.Call("matmul", {rows, b.Transpose(x, {1, 0})});
@@ -355,7 +349,7 @@ TEST_F(PackageTest, StepsOfASequenceThatHasEndedKeepItsState) {
   constexpr int64_t kMost = 40, kWidth = 12;
   Builder b;
   const ValueId x = b.Input({kMost, kWidth}), extent = b.Input({}, DType::kI64);
-  const ValueId inside = b.Call("less", {b.Constant(Counting(kMost)), extent});
+  const ValueId inside = b.IsInside(kMost, extent);
   const auto at = [&](ValueId v, int64_t i, Shape shape) {
     Attrs attrs = Builder::Ints("axes", {0});
     attrs.Set("starts", std::vector<int64_t>{i});
@@ -413,7 +407,7 @@ TEST_F(PackageTest, ConvolutionsLeaveOutWhatAnImageDoesNotHave) {
     const ValueId x = b.Input(shape), extent = b.Input({}, DType::kI64);
     const auto filled = [&](ValueId v, ValueId end, int64_t most) {
       along[0] = most;
-      const ValueId inside = b.Reshape(b.Call("less", {b.Constant(Counting(most)), end}), along);
+      const ValueId inside = b.Reshape(b.IsInside(most, end), along);
       return b.Call("where", {inside, v, b.Scalar(0)});
     };
     const auto filter = [&] { return b.Random({kChannels, kChannels, 3, 3}, -0.1, 0.1); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/ops/physical_axis.h"
 #include "compiler/ops/templates/stages.h"
 #include "compiler/ops/templates/winograd.h"
 #include "compiler/schedule/skip_behind.h"
@@ -22,15 +23,10 @@ int64_t Counts(const Value& v) {
   return period;
 }
 
-size_t AtInMemory(const TensorType& type, int64_t axis) {
-  if (type.perm.empty()) return static_cast<size_t>(axis);
-  return static_cast<size_t>(std::ranges::find(type.perm, static_cast<int>(axis)) - type.perm.begin());
-}
-
 // What is not below the limit along an axis of a value.
 Behind UnreadAlong(const TensorType& type, int64_t axis, const ExtentBound& limit) {
   Behind b{.extent = limit.extent, .shape = type.PhysicalShape(), .index = IndexOf(type.shape.size())};
-  b.place = PlaceOf(limit, ir::Expr(b.index[AtInMemory(type, axis)]));
+  b.place = PlaceOf(limit, ir::Expr(b.index[PhysicalAxis(type, axis)]));
   return b;
 }
 

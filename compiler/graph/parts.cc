@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/graph/alias.h"
+#include "compiler/ops/physical_axis.h"
 
 namespace temper {
 namespace {
@@ -60,9 +61,7 @@ std::vector<std::optional<Part>> PartsOfConcats(const Graph& g) {
     const TensorType& out = g.values[node.output].type;
     const int rank = static_cast<int>(out.shape.size());
     const int64_t axis = (node.attrs.Int("axis", 0) + rank) % rank;
-    const auto place = std::find(out.perm.begin(), out.perm.end(), static_cast<int>(axis));
-    const size_t position =
-        out.perm.empty() ? static_cast<size_t>(axis) : static_cast<size_t>(place - out.perm.begin());
+    const size_t position = PhysicalAxis(out, axis);
     const Shape physical = out.PhysicalShape();
     // Of the dimensions between, kernels may make one with those outside.
     const bool outermost = NumElements(std::span(physical).first(position)) == 1;

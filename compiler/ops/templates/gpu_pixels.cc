@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/ir/launch.h"
+#include "compiler/ops/physical_axis.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/gpu_template.h"
@@ -147,8 +148,6 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
   const Tile t(w, c);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, t));
   Schedule s(std::move(func));
-  const std::vector<int>& perm = w.output().perm;
-  const auto channel = perm.empty() ? 1 : std::find(perm.begin(), perm.end(), 1) - perm.begin();
   if (t.parts > 1) {
     const bool runs = w.output().PhysicalShape().back() % t.vec == 0;
     ScheduleElements(s, {"total", "out"},
@@ -157,7 +156,7 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const GpuTarget
     if (s.status().ok()) SchedulePixels(s, partial, partial.back(), t);
   } else {
     const std::vector<Loop> out = s.Loops("out");
-    if (s.status().ok()) SchedulePixels(s, out, out[static_cast<size_t>(channel)], t);
+    if (s.status().ok()) SchedulePixels(s, out, out[PhysicalAxis(w.output(), 1)], t);
   }
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.main, LowerSchedule(s));

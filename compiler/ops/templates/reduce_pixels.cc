@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ops/physical_axis.h"
 #include "compiler/ops/templates/conv2d_shape.h"
 #include "compiler/ops/templates/element.h"
 #include "compiler/ops/templates/register_tile.h"
@@ -87,9 +88,7 @@ absl::StatusOr<ir::Func> ScheduleRuns(ir::Func func, const Workload& w, const Ru
 
   // What is left is little: one thread adds it up.
   std::vector<Loop> out = s.Loops("out");
-  const std::vector<int>& perm = w.output().perm;
-  const auto channel =
-      perm.empty() ? out.begin() + 1 : out.begin() + (std::find(perm.begin(), perm.end(), 1) - perm.begin());
+  const auto channel = out.begin() + static_cast<std::ptrdiff_t>(PhysicalAxis(w.output(), 1));
   std::rotate(channel, channel + 1, out.end());
   s.Reorder(out);
   auto [rest, one] = s.Split(out.back(), runs.lanes);

@@ -123,14 +123,19 @@ Pair::Pair(const Workload& w, bool depthwise_first)
       depthwise_filter(w.calls[depthwise_first ? 0 : w.anchor].args[1]),
       pointwise_filter(w.calls[depthwise_first ? w.anchor : 0].args[1]) {}
 
-absl::StatusOr<ir::Func> PackPanels(const Workload::Operand& filter, const Conv2dShape& pointwise, int64_t nr,
-                                    const CpuTarget& t) {
-  auto element = [&](const ir::Tensor& f, const std::vector<Expr>& i) {
+absl::StatusOr<Kernel> KernelOf(ir::Func scheduled, const Workload& w, const Pair& p, int64_t nr, const CpuTarget& t) {
+  const Conv2dShape& s = p.pointwise;
+  const auto panels = [&](const ir::Tensor& f, const std::vector<Expr>& i) {
     const Expr column = i[0] * Expr(nr) + i[2];
     const Expr value = f({column, i[1], Expr(0), Expr(0)});
-    return pointwise.oc % nr == 0 ? value : ir::Select(column < Expr(pointwise.oc), value, ir::Float(0));
+    return s.oc % nr == 0 ? value : ir::Select(column < Expr(s.oc), value, ir::Float(0));
   };
-  return BuildPack("pack", filter, {CeilDiv(pointwise.oc, nr), pointwise.c, nr}, element, t);
+  Kernel kernel{.scheduled = std::move(scheduled)};
+  kernel.packs.resize(w.inputs.size());
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.depthwise_filter], PackFilter(w.inputs[p.depthwise_filter], p.depthwise, t));
+  TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.pointwise_filter],
+                          BuildPack("pack", w.inputs[p.pointwise_filter], {CeilDiv(s.oc, nr), s.c, nr}, panels, t));
+  return kernel;
 }
 
 TileLoops SplitTile(Schedule& s, const Tile& tile, const Loop& row, const Loop& column, const Loop& channel) {

@@ -61,8 +61,7 @@ struct Pair {
   int x, depthwise_filter, pointwise_filter;  // inputs of the workload
   Pair(const Workload& w, bool depthwise_first);
 };
-// How Kernel::packs packs the pointwise filter: (panel, channel, nr filters), zeros past the last filter.
-absl::StatusOr<ir::Func> PackPanels(const Workload::Operand& filter, const Conv2dShape& pointwise, int64_t nr,
-                                    const CpuTarget& t);
+// A kernel of both. The pointwise filter is packed as (panel, channel, nr filters), zeros past the last filter.
+absl::StatusOr<Kernel> KernelOf(ir::Func scheduled, const Workload& w, const Pair& p, int64_t nr, const CpuTarget& t);
 
 }  // namespace temper::depthwise

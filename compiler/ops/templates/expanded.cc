@@ -155,14 +155,8 @@ absl::StatusOr<Kernel> Build(const Workload& w, const Config& c, const CpuTarget
   const Pair p(w, /*depthwise_first=*/false);
   const Tiles tiles(p, c, t);
   TEMPER_ASSIGN_OR_RETURN(ir::Func func, BuildProgram(w, p, tiles));
-  Kernel kernel;
-  TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleStrips(std::move(func), p, tiles, t));
-  kernel.packs.resize(w.inputs.size());
-  TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.depthwise_filter],
-                          depthwise::PackFilter(w.inputs[p.depthwise_filter], p.depthwise, t));
-  TEMPER_ASSIGN_OR_RETURN(kernel.packs[p.pointwise_filter],
-                          depthwise::PackPanels(w.inputs[p.pointwise_filter], p.pointwise, tiles.nr, t));
-  return kernel;
+  TEMPER_ASSIGN_OR_RETURN(ir::Func scheduled, ScheduleStrips(std::move(func), p, tiles, t));
+  return depthwise::KernelOf(std::move(scheduled), w, p, tiles.nr, t);
 }
 
 CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t) {

@@ -64,10 +64,9 @@ absl::StatusOr<std::optional<Target>> ReadRecords(const PretrainOptions& o, std:
     shape.records.clear();
     const RecordFilter filter{.workload = shape.text, .device_key = o.records.device, .purpose = "search"};
     TEMPER_RETURN_IF_ERROR(store->Scan(filter, [&](const Record& r) {
-      const TemplateDef* def = FindTemplate(r.template_name);
       const absl::StatusOr<Target> made_for = ParseTarget(r.target);
       const bool ours =
-          def != nullptr && def->version == r.template_version && made_for.ok() && r.codegen_id == CodegenId(*made_for);
+          IsOfThisBuild(r.template_name, r.template_version) && made_for.ok() && r.codegen_id == CodegenId(*made_for);
       if (!ours || r.outcome == Outcome::kInfrastructure) return;
       shape.records.push_back(r);
       ++targets[r.target];

@@ -75,10 +75,7 @@ std::optional<ConfigReport> Look(LegalConfigs& legal, const Workload& w, const T
   return report;
 }
 
-bool IsThisBuilds(const LegalConfigs& legal, const Record& r) {
-  const TemplateDef* def = legal.Find(r.template_name);
-  return def != nullptr && def->version == r.template_version;
-}
+bool IsThisBuilds(const Record& r) { return IsOfThisBuild(r.template_name, r.template_version); }
 
 // --- the nearest record ---
 
@@ -99,7 +96,7 @@ std::optional<Nearest> FindNearest(const Workload& w, const Target& target, cons
     if (record.target != target_text) continue;
     LegalConfigs legal(*other, target);
     const auto known = Look(legal, *other, target, record.template_name, record.config);
-    if (known.has_value() && IsThisBuilds(legal, record)) nearest->scale = MedianCost(record) / known->draft_s;
+    if (known.has_value() && IsThisBuilds(record)) nearest->scale = MedianCost(record) / known->draft_s;
   }
   return nearest;
 }
@@ -142,8 +139,7 @@ void FindDefaultRecord(const std::vector<Record>& own, const LegalConfigs& legal
   const std::string config = Text(untuned->config);
   const Record* found = nullptr;
   for (const Record& r : own) {
-    if (!MayBeBest(r) || r.template_name != untuned->template_name || r.config != config || !IsThisBuilds(legal, r))
-      continue;
+    if (!MayBeBest(r) || r.template_name != untuned->template_name || r.config != config || !IsThisBuilds(r)) continue;
     if (found == nullptr || preference(r) < preference(*found)) found = &r;
   }
   if (found != nullptr) SetMeasured(untuned, *found);
@@ -187,7 +183,7 @@ absl::StatusOr<OperatorReport> Report(const Task& task, const Target& target, Re
       PlottedTrial trial{.id = r.id, .time_unix_ms = r.time_unix_ms};
       if (r.ok()) trial.measured_s = MedianCost(r);
       trial.may_be_best = MayBeBest(r);
-      if (const auto known = look(r.template_name, r.config); known.has_value() && IsThisBuilds(legal, r))
+      if (const auto known = look(r.template_name, r.config); known.has_value() && IsThisBuilds(r))
         trial.draft_s = known->draft_s;
       report.failures += r.ok() ? 0 : 1;
       report.trials.push_back(trial);

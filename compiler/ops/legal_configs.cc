@@ -4,6 +4,11 @@
 
 namespace temper {
 
+bool IsOfThisBuild(std::string_view template_name, int template_version) {
+  const TemplateDef* def = FindTemplate(template_name);
+  return def != nullptr && def->version == template_version;
+}
+
 const TemplateDef* LegalConfigs::Find(std::string_view template_name) const {
   const TemplateDef* def = FindTemplate(template_name);
   return def != nullptr && def->matches(workload_, target_) ? def : nullptr;

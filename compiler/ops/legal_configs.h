@@ -10,6 +10,9 @@
 
 namespace temper {
 
+// Whether this build has the template in this version; what was made with another is of other code.
+bool IsOfThisBuild(std::string_view template_name, int template_version);
+
 class LegalConfigs {
  public:
   // Both outlive it. Not thread-safe: spaces are made when they are asked for.

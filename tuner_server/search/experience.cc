@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/legal_configs.h"
 #include "compiler/ops/shape_distance.h"
 
 namespace temper {
@@ -19,8 +20,7 @@ constexpr TrainOptions kTraining{.rounds = 40, .depth = 5, .eta = 0.2, .least_we
 
 std::vector<Booster> Fitting(const Target& target, std::vector<Booster> boosters) {
   std::erase_if(boosters, [&](const Booster& b) {
-    const TemplateDef* def = FindTemplate(b.template_name);
-    return def == nullptr || def->version != b.template_version || b.isa != IsaFamily(target);
+    return !IsOfThisBuild(b.template_name, b.template_version) || b.isa != IsaFamily(target);
   });
   return boosters;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/statistics.h"
+#include "compiler/ops/legal_configs.h"
 
 namespace temper {
 namespace {
@@ -47,9 +48,8 @@ absl::Status JobSearch::Warm(const Target& target, std::vector<Booster> shipped,
   std::map<std::string, std::vector<Observation>> by_workload;
   std::vector<std::string> order;  // of first appearance
   for (const Record& record : records) {
-    const TemplateDef* def = FindTemplate(record.template_name);
     absl::StatusOr<Config> config = ParseConfig(record.config);
-    if (def == nullptr || def->version != record.template_version || !config.ok()) continue;
+    if (!IsOfThisBuild(record.template_name, record.template_version) || !config.ok()) continue;
     if (record.outcome == Outcome::kInfrastructure) continue;
     std::vector<Observation>& observations = by_workload[record.workload];
     if (observations.empty()) order.push_back(record.workload);

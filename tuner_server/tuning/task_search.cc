@@ -90,8 +90,8 @@ absl::Status TaskSearch::Prepare(const TunerFactory& make_tuner, const KnownReco
   TEMPER_ASSIGN_OR_RETURN(tuner_, make_tuner(TunerContext{task_.workload, target_, seed_}));
   std::vector<std::pair<double, Candidate>> put;
   known([&](const Record& record) {
-    const TemplateDef* def = FindTemplate(record.template_name);
-    if (def == nullptr || def->version != record.template_version || record.outcome == Outcome::kInfrastructure) return;
+    if (!IsOfThisBuild(record.template_name, record.template_version)) return;
+    if (record.outcome == Outcome::kInfrastructure) return;
     if (!IsPut(record)) {
       Know(record, job);
     } else if (record.ok()) {

@@ -196,6 +196,4 @@ bool Aliases::Have(const Group& group) const {
   return group.nodes.size() == 1 && IsAliasNode(g_, node) && roots_[node.output] == roots_[node.inputs[0]];
 }
 
-bool IsAlias(const Graph& g, const Group& group) { return Aliases(g).Have(group); }
-
 }  // namespace temper

@@ -32,13 +32,9 @@ std::vector<ValueId> AliasRoots(const Graph& g);
 // Per value: the bytes before it in its root.
 std::vector<int64_t> AliasStarts(const Graph& g, const std::vector<ValueId>& roots);
 
-// The group runs nothing: its output is its input's bytes, in the same buffer (see AliasRoots), or a concatenation
+// Groups that run nothing: the output is the input's bytes, in the same buffer (see AliasRoots), or a concatenation
 // whose operands are written into it (see PartsOfConcats). A reshape of a graph input, a constant or another output
-// into a graph output is no alias but a copy.
-bool IsAlias(const Graph& g, const Group& group);
-
-// IsAlias for all groups of a graph, which looks at the whole of it: once here, rather than for each. As the graph was
-// when this was made; refers to it.
+// into a graph output is no alias but a copy. As the graph was when this was made; refers to it.
 class Aliases {
  public:
   explicit Aliases(const Graph& g) : g_(g), roots_(AliasRoots(g)), parts_(PartsOfConcats(g)) {}

@@ -359,7 +359,7 @@ TEST(MemoryPlanTest, AValueThatAnOutputRenamesIsWrittenToTheCaller) {
   const ValueId out = b.g.outputs[0];
   EXPECT_EQ(plan->alias_of[b.g.nodes[0].output], out);
   EXPECT_EQ(plan->arena_bytes, 0);
-  EXPECT_TRUE(IsAlias(b.g, b.g.groups[1]));
+  EXPECT_TRUE(Aliases(b.g).Have(b.g.groups[1]));
 }
 
 TEST(MemoryPlanTest, AReshapedInputAsOutputIsACopy) {
@@ -367,7 +367,7 @@ TEST(MemoryPlanTest, AReshapedInputAsOutputIsACopy) {
   b.Output(b.Reshape(b.Input({4, 8}), {32}));
   ASSERT_TRUE(Optimize(b.g, Target{}).ok());
   ASSERT_EQ(b.g.groups.size(), 1u);
-  EXPECT_FALSE(IsAlias(b.g, b.g.groups[0]));
+  EXPECT_FALSE(Aliases(b.g).Have(b.g.groups[0]));
 }
 
 // Two convolutions and their concatenation over channels, as in SqueezeNet.

@@ -48,8 +48,9 @@ class Machine {
       if (g_.values[v].is_constant) TEMPER_RETURN_IF_ERROR(Write(static_cast<ValueId>(v), *g_.values[v].constant));
     }
     for (size_t i = 0; i < inputs.size(); ++i) TEMPER_RETURN_IF_ERROR(Write(g_.inputs[i], inputs[i]));
+    const Aliases aliases(g_);
     for (const Group& group : g_.groups) {
-      if (IsAlias(g_, group)) continue;
+      if (aliases.Have(group)) continue;
       TEMPER_ASSIGN_OR_RETURN(Extracted e, Extract(g_, group));
       // A kernel may write before it has read: its result may not lie where an operand does, but for the one in place.
       TEMPER_ASSIGN_OR_RETURN(char* place, Place(e.output));

@@ -1,7 +1,5 @@
 #include "security/audit.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 
@@ -48,23 +46,21 @@ std::optional<AuditRow> Audit::Refused(std::string_view principal, Call call, st
 
 bool Audit::MayKeepRefusal(int64_t* left_out) {
   std::lock_guard lock(mutex_);
-  const absl::Duration now = clock_.Monotonic();
-  allowance_ = std::min<double>(kRefusalsAtOnce, allowance_ + absl::FDivDuration(now - counted_at_, kRefusalEvery));
-  counted_at_ = now;
-  if (allowance_ < 1) {
+  if (!refusals_.Take(1, clock_.Monotonic())) {
     ++left_out_;
     return false;
   }
-  allowance_ -= 1;
   *left_out = std::exchange(left_out_, 0);
   return true;
 }
 
-void Audit::Keep(const AuditRow& row) {
-  if (const absl::Status status = store_.AppendAudit(row); !status.ok()) {
+bool Audit::Keep(const AuditRow& row) {
+  const absl::Status status = store_.AppendAudit(row);
+  if (!status.ok()) {
     spdlog::error("not audited: {} {} {} {}: {}", row.principal, row.verdict, row.call, row.subject,
                   std::string(status.message()));
   }
+  return status.ok();
 }
 
 }  // namespace temper

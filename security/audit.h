@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/allowance.h"
 #include "base/clock.h"
 #include "security/rights.h"
 #include "storage/access.h"
@@ -24,7 +25,7 @@ class Audit {
   AuditRow Done(const Principal& principal, Call call, std::string_view subject, std::string_view detail) const;
   std::optional<AuditRow> Refused(std::string_view principal, Call call, std::string_view subject,
                                   std::string_view reason);
-  void Keep(const AuditRow& row);  // waits for the store
+  bool Keep(const AuditRow& row);  // waits for the store; false: it has it not, and the log says so
 
   static constexpr int kRefusalsAtOnce = 20;
   static constexpr absl::Duration kRefusalEvery = absl::Seconds(5);
@@ -35,8 +36,7 @@ class Audit {
   AccessStore& store_;
   const Clock& clock_;
   std::mutex mutex_;
-  double allowance_ = kRefusalsAtOnce;  // refusals that may be kept now
-  absl::Duration counted_at_ = absl::ZeroDuration();
+  Allowance refusals_{kRefusalsAtOnce, 1 / absl::ToDoubleSeconds(kRefusalEvery)};
   int64_t left_out_ = 0;
 };
 

@@ -87,6 +87,22 @@ class ListenerTest : public testing::Test {
   std::vector<std::unique_ptr<Store>> stores_;
 };
 
+TEST_F(ListenerTest, AClockThatIsFarFromThisCenturyIsNamedAtTheStart) {
+  struct Stopped : Clock {
+    absl::Duration Monotonic() const override { return Clock::System().Monotonic(); }
+    absl::Time Wall() const override { return now; }
+    absl::Time now;
+  } clock;
+  stores_.push_back(*OpenStore("memory:"));
+  const auto start = [&](int64_t unix_s) {
+    clock.now = absl::FromUnixSeconds(unix_s);
+    return Server::Start(*stores_.back(), clock, {.listen = "127.0.0.1:0"}).status();
+  };
+  EXPECT_TRUE(start(0).ok());
+  EXPECT_EQ(start(-1).message(), "this machine's clock says that it is 1969-12-31 23:59 UTC: set it first");
+  EXPECT_FALSE(start(int64_t{1} << 33).ok()) << "ids would end";
+}
+
 // --- row 29: a second server ---
 
 TEST_F(ListenerTest, ASecondServerIsRefusedWhateverItsDatabase) {
@@ -426,6 +442,34 @@ TEST_F(ListenerTest, PingsAreAnsweredHoweverManyUntilTheyAreAFlood) {
   reader.join();
 }
 
+// Of connections each of which ends before it floods.
+TEST_F(ListenerTest, WhoComesAgainAndAgainIsNotListenedToEither) {
+  ServerProcess server;
+  ASSERT_TRUE(server.Start({.db = Path("a.db")}).ok());
+  const auto honest = TunerClient::Connect(server.address(), {.call_timeout = kPatience, .connect_timeout = kPatience});
+  ASSERT_TRUE((*honest)->ListJobs().ok());
+  std::string pings;
+  for (int i = 0; i < 4096; ++i) pings += Frame(Http2Frame::kPing, 0, 0, "12345678");
+  constexpr int64_t kBytesEach = FloodMeter::kBytesUnanswered / 4;
+  // Whether it may say all of that.
+  const auto comes = [&] {
+    const Descriptor peer = ConnectTcp(server.address());
+    std::thread reader([&] { AwaitEnd(peer.get(), kPatienceMs); });
+    bool said = SendAll(peer.get(), Http2Preface());
+    for (int64_t sent = 0; said && sent < kBytesEach; sent += static_cast<int64_t>(pings.size()))
+      said = SendAll(peer.get(), pings);
+    shutdown(peer.get(), SHUT_WR);  // it ends once all of it was taken in
+    reader.join();
+    return said;
+  };
+  constexpr auto kMost = static_cast<int>(PeerMeter::kBytesAtOnce / kBytesEach);
+  int times = 0;
+  while (times < 4 * kMost && comes()) ++times;
+  EXPECT_GE(times, kMost / 2);
+  EXPECT_LT(times, 4 * kMost) << "it is cut off";
+  EXPECT_TRUE((*honest)->ListJobs().ok());
+}
+
 TEST_F(ListenerTest, RequestsOfTheLargestSizeAreTakenToTheirEnd) {
   constexpr int64_t kBytes = 15 << 20;
   constexpr int kStalledMs = 2'000;
@@ -523,6 +567,29 @@ TEST(FloodMeterTest, StreamsWithoutAnAnswerAreAllowedAtARate) {
   EXPECT_TRUE(meter.Floods(0, counts, now));
   now += absl::Minutes(1);
   EXPECT_FALSE(meter.Floods(0, counts, now));
+}
+
+TEST(PeerMeterTest, AFleetMayComeBackAtOnceAndNobodyComesEverySoOften) {
+  PeerMeter meter;
+  absl::Duration now = absl::Hours(1);
+  constexpr auto kMost = static_cast<int>(PeerMeter::kConnectionsAtOnce);
+  for (int i = 0; i < kMost; ++i) ASSERT_TRUE(meter.Connects(now)) << i;
+  EXPECT_FALSE(meter.Connects(now));
+  now += absl::Seconds(1);
+  int more = 0;
+  while (meter.Connects(now)) ++more;
+  EXPECT_EQ(more, static_cast<int>(PeerMeter::kConnectionsPerSecond));
+}
+
+TEST(PeerMeterTest, WhatEndsWithoutAnAnswerAddsUpAndIsForgotten) {
+  constexpr auto kMost = static_cast<int64_t>(PeerMeter::kBytesAtOnce), kSome = int64_t{1} << 20;
+  PeerMeter meter;
+  absl::Duration now = absl::Hours(1);
+  for (int64_t said = 0; said < kMost; said += kSome) EXPECT_FALSE(meter.Ends(kSome, now)) << said;
+  EXPECT_TRUE(meter.Ends(1, now));
+  EXPECT_FALSE(meter.IsQuiet(now));
+  now += absl::Seconds(PeerMeter::kBytesAtOnce / PeerMeter::kBytesPerSecond + 1);
+  EXPECT_TRUE(meter.IsQuiet(now));
 }
 
 TEST(FloodMeterTest, BytesThatAreNoCallsAreAllowedUpToTwiceTheLargestRequest) {

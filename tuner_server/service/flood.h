@@ -2,11 +2,13 @@
 // that opens streams and resets them, or sends frames that are no calls, makes work that nobody wants.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/allowance.h"
 
 struct sockaddr_storage;
 
@@ -57,6 +59,8 @@ class FloodMeter {
   // The same for what it says without being heeded. To be asked soon after bytes came in, and while any are unread.
   bool FloodsUnheeded(const Traffic& traffic, absl::Duration now);
   int64_t unanswered() const { return received_ - answered_at_; }  // bytes since the last answer that was seen
+  // The same with `received` bytes by now, if they are more than were seen.
+  int64_t UnansweredOf(int64_t received) const { return std::max(received, received_) - answered_at_; }
 
  private:
   absl::Duration seen_;  // when it was judged last
@@ -69,6 +73,26 @@ class FloodMeter {
   int64_t heeded_at_ = 0;  // the bytes when the server was seen to have spoken last
   int64_t sent_ = 0;       // by then
   absl::Duration busy_;    // since then, while gRPC had not taken in what it was to take
+};
+
+// Judges one peer by the connections that it makes and ends, so that none begins anew by connecting again. What a
+// connection brought since its last answer that was seen counts, and the last answer may not have been seen. So this
+// allows what many honest peers behind one address do when their network breaks. Not thread-safe.
+class PeerMeter {
+ public:
+  static constexpr double kConnectionsAtOnce = 2000, kConnectionsPerSecond = 50;
+  static constexpr double kBytesAtOnce = 64 << 20, kBytesPerSecond = 1 << 20;
+
+  // It connects. False: it does so too often, and this one does not count.
+  bool Connects(absl::Duration now) { return connections_.Take(1, now); }
+  // One of its connections ended. True: it floods.
+  bool Ends(int64_t unanswered_bytes, absl::Duration now) {
+    return !bytes_.Overdraw(static_cast<double>(unanswered_bytes), now);
+  }
+  bool IsQuiet(absl::Duration now) const { return connections_.IsWhole(now) && bytes_.IsWhole(now); }
+
+ private:
+  Allowance connections_{kConnectionsAtOnce, kConnectionsPerSecond}, bytes_{kBytesAtOnce, kBytesPerSecond};
 };
 
 }  // namespace temper

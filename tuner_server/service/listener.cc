@@ -193,22 +193,21 @@ bool Listener::ShedOne(int socket) {
 void Listener::Take(Descriptor connection, const sockaddr_storage& name, int socket) {
   // A new descriptor has the lowest number that is free, so all numbers below are in use.
   if (connection.get() >= descriptors_) return Refuse("there are too many");
-  const std::string peer = PeerOf(connection.get(), name, local_);
-  if (const auto deaf = deaf_to_.find(peer); deaf != deaf_to_.end() && Now() < deaf->second) {
-    return Refuse("their peer has flooded the server");
-  }
+  const std::string peer_name = PeerOf(connection.get(), name, local_);
+  Peer& peer = peers_[peer_name];
+  if (Now() < peer.deaf_until) return Refuse("their peer has flooded the server");
+  if (!peer.meter.Connects(Now())) return Refuse("one peer connects too often");
   // Each takes two descriptors.
-  const auto count = of_peer_.find(peer);
-  if (count != of_peer_.end() && count->second >= descriptors_ / 4) return Refuse("one peer has too many");
+  if (peer.connections >= descriptors_ / 4) return Refuse("one peer has too many");
   Descriptor duplicate(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!duplicate.valid()) return Refuse("no descriptor is left");
   const int key = duplicate.get();
   // Each arrival is told once. Of a socket file's bytes nothing can be said.
   Watch(key, name.ss_family == AF_UNIX ? 0 : EPOLLIN | EPOLLET);
-  ++of_peer_[peer];
-  connections_.emplace(key, Connection{std::move(duplicate), name, peer, FloodMeter(Now())});
+  ++peer.connections;
+  connections_.emplace(key, Connection{std::move(duplicate), name, peer_name, FloodMeter(Now())});
   const int fd = connection.Release();
-  const absl::Status handed = handing_->Run(peer, 0, [this, fd, socket] {
+  const absl::Status handed = handing_->Run(peer_name, 0, [this, fd, socket] {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
     parameters.listener_fd = socket;
     parameters.fd = fd;
@@ -221,10 +220,14 @@ void Listener::Take(Descriptor connection, const sockaddr_storage& name, int soc
 }
 
 void Listener::Forget(std::map<int, Connection>::iterator connection) {
-  const auto count = of_peer_.find(connection->second.peer);
-  if (--count->second == 0) of_peer_.erase(count);
+  const std::string name = connection->second.peer;
+  Peer& peer = peers_.at(name);
+  --peer.connections;
+  const int64_t received = TrafficOf(connection->second.duplicate.get()).received;  // none of one that was aborted
+  const bool floods = peer.meter.Ends(connection->second.meter.UnansweredOf(received), Now());
   busy_.erase(connection->first);
   connections_.erase(connection);
+  if (floods && Now() >= peer.deaf_until) CutOffPeer(name, -1);
 }
 
 void Listener::Refuse(const char* why) {
@@ -248,7 +251,10 @@ void Listener::LookAtBusy() {
 
 void Listener::LookForFloods() {
   const absl::Duration now = Now();
-  std::erase_if(deaf_to_, [now](const auto& entry) { return entry.second <= now; });
+  std::erase_if(peers_, [now](const auto& entry) {
+    const Peer& peer = entry.second;
+    return peer.connections == 0 && peer.deaf_until <= now && peer.meter.IsQuiet(now);
+  });
   for (auto& [fd, connection] : connections_) {
     if (Floods(connection)) CutOff(fd);
   }
@@ -278,8 +284,9 @@ void Listener::LookForTooMuch() {
   if (together > kUnansweredTogether) CutOff(most.second);
 }
 
-void Listener::CutOff(int fd) {
-  const std::string& peer = connections_.at(fd).peer;
+void Listener::CutOff(int fd) { CutOffPeer(connections_.at(fd).peer, fd); }
+
+void Listener::CutOffPeer(const std::string& peer, int fd) {
   int cut = 0;
   for (const auto& [other, connection] : connections_) {
     const bool suspect = connection.peer == peer && connection.meter.unanswered() > FloodMeter::kBytesOfSuspects;
@@ -288,7 +295,7 @@ void Listener::CutOff(int fd) {
     ++cut;
   }
   spdlog::warn("{} flooded the server: {} of its connections were cut off", peer, cut);
-  deaf_to_[peer] = Now() + kDeaf;
+  peers_.at(peer).deaf_until = Now() + kDeaf;
 }
 
 }  // namespace temper

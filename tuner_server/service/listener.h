@@ -7,8 +7,9 @@
 //
 // Floods: of each connection a duplicate of its descriptor is kept. What came in by TCP is compared with what gRPC
 // sent and answered (flood.h), and a connection that floods is aborted, with those of its peer that wait for an answer
-// to much; the peer is not listened to for some seconds. So it goes for whoever brought most when all connections
-// together wait for answers to more than gRPC may keep of them: it does not count headers. At a
+// to much; the peer is not listened to for some seconds. So it goes for a peer whose connections ended with much that
+// was not answered, and for whoever brought most when all connections together wait for answers to more than gRPC may
+// keep of them: it does not count headers. Who connects too often is closed at once. At a
 // socket file, which is the server's own user's alone, all connections have one name, and gRPC 1.51 can not say which
 // of them it counted: there a flood costs processor time until it ends, but no more descriptors and memory than here.
 #pragma once
@@ -60,6 +61,12 @@ class Listener {
     int64_t transport = -1;  // gRPC's id for it, once it is known
   };
 
+  struct Peer {
+    int connections = 0;
+    absl::Duration deaf_until;
+    PeerMeter meter;
+  };
+
   Listener(ListeningSockets sockets, const Clock& clock);
   void Loop();
   void Heed(const epoll_event& event);
@@ -75,7 +82,9 @@ class Listener {
   void LookForFloods();
   bool Floods(Connection& connection);
   void LookForTooMuch();
+  // With the others of its peer that wait for an answer to much.
   void CutOff(int fd);
+  void CutOffPeer(const std::string& peer, int fd);  // -1: only the others
   absl::Duration Now() const { return clock_.Monotonic(); }
 
   const std::string address_;
@@ -92,11 +101,10 @@ class Listener {
   // The thread's own.
   std::optional<absl::Duration> accept_from_;  // while nobody is accepted
   LocalPeers local_;
-  std::map<int, Connection> connections_;          // by their duplicate
-  std::set<int> busy_;                             // whose bytes came in since the last look, or are unread
-  std::map<std::string, int> of_peer_;             // how many connections, where there are any
-  std::map<std::string, absl::Duration> deaf_to_;  // peers, until when
-  int64_t refused_ = 0;                            // since the last line in the log
+  std::map<int, Connection> connections_;  // by their duplicate
+  std::set<int> busy_;                     // whose bytes came in since the last look, or are unread
+  std::map<std::string, Peer> peers_;      // those that have connections, or anything held against them
+  int64_t refused_ = 0;                    // since the last line in the log
   absl::Duration refusals_told_ = -absl::InfiniteDuration();
   std::thread thread_;
 };

@@ -24,6 +24,8 @@ constexpr int kHandshakeMs = 5'000;  // the default of two minutes lets silent c
 constexpr int kIdleMs = 300'000;     // a connection without calls is closed, and made again with the next call
 constexpr absl::Duration kLookAtCertificate = absl::Hours(1), kLookAtCallers = absl::Seconds(1),
                          kLookAtFiles = absl::Seconds(1);
+constexpr int kIdsAMillisecond = 20;                                        // bits
+constexpr int64_t kEndOfIdsUnixMs = int64_t{1} << (62 - kIdsAMillisecond);  // in the year 2109
 constexpr int kLargestMetadata = 8 << 10;
 constexpr int kStreamsAConnection = 64;
 // What all connections may keep in memory, whatever they come by. Above it gRPC closes connections without calls and
@@ -79,6 +81,15 @@ std::vector<Chore> GuardsChores(const std::string& directory, const Clock& clock
   return {{.name = "looking after the server's certificate", .every = kLookAtCertificate, .run = renew},
           {.name = "ending calls that outlived their tokens", .every = kLookAtCallers, .run = cancel},
           {.name = "looking at TLS's files", .every = kLookAtFiles, .run = look}};
+}
+
+// Ids of items are made of the time, and what is kept carries it.
+absl::StatusOr<int64_t> FirstId(absl::Time now) {
+  const int64_t ms = absl::ToUnixMillis(now);
+  if (ms >= 0 && ms < kEndOfIdsUnixMs) return ms << kIdsAMillisecond | 1;
+  return absl::FailedPreconditionError(absl::StrCat("this machine's clock says that it is ",
+                                                    absl::FormatTime("%Y-%m-%d %H:%M", now, absl::UTCTimeZone()),
+                                                    " UTC: set it first"));
 }
 
 }  // namespace
@@ -145,7 +156,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(Store& store, const Clock&
   CoreOptions core = options.core;
   Shorten(core, options.hurry);
   // Ids of a server before this one must never be met again: a worker may still hold its leases.
-  core.dispatch.first_id = absl::ToUnixMillis(clock.Wall()) << 20 | 1;
+  TEMPER_ASSIGN_OR_RETURN(core.dispatch.first_id, FirstId(clock.Wall()));
   auto impl = std::make_unique<Impl>(store, clock, core, std::move(gate));
   impl->tls = std::move(tls);
   TEMPER_ASSIGN_OR_RETURN(impl->listener, Listener::Bind(options.listen, clock));

@@ -276,7 +276,7 @@ TEST_F(DashboardTest, OtherMachinesAndOtherNamesAreRefused) {
     EXPECT_EQ(CodeWith("host", host), 200) << host;
   }
   for (const char* host : {"", "evil.example", "evil.example:9191", "127.0.0.1.evil.example", "localhost.evil.example",
-                           "localhost, evil.example", "a.tuner.example"}) {
+                           "localhost, evil.example", "a.tuner.example", "[evil.example]"}) {
     EXPECT_EQ(CodeWith("host", host), 421) << host;
     EXPECT_EQ(CodeWith("host", host, "/"), 421) << host;
   }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <future>
 
 #include "absl/strings/str_cat.h"
@@ -285,7 +286,7 @@ class AskingSink : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   void sink_it_(const spdlog::details::log_msg&) override {
-    asked_.push_back(std::async(std::launch::async, [this] { core_.Sessions(); }));
+    asked_.push_back(std::async(std::launch::async, [this] { core_.Sessions(0, 1); }));
     answered += asked_.back().wait_for(std::chrono::seconds(10)) == std::future_status::ready ? 1 : 0;
   }
   void flush_() override {}
@@ -407,10 +408,69 @@ TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {
   EXPECT_TRUE(enter("", "e").ok()) << "who proved nothing is not held to a holder's number";
   EXPECT_TRUE(absl::IsResourceExhausted(enter("key 2", "f").status()));
   leave("key 1", one);
-  EXPECT_THAT(state_->Sessions(), SizeIs(4)) << "lost ones are shown";
+  EXPECT_EQ(state_->Sessions(0, 0).total, 4u) << "lost ones are shown";
   EXPECT_TRUE(enter("key 2", "f").ok()) << "and give way";
-  EXPECT_THAT(state_->Sessions(), SizeIs(4));
+  EXPECT_EQ(state_->Sessions(0, 0).total, 4u);
   EXPECT_TRUE(absl::IsResourceExhausted(enter("key 1", "a").status()));
+}
+
+double ThreadSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+TEST_F(CoreStateTest, WorkersThatWaitForOtherWorkMakeNoTrialDearer) {
+  const auto cost = [&](int drained, int others) {
+    SetUp();
+    AddJob(1);
+    const std::string session = Register("w");
+    for (int i = 0; i < drained + others; ++i) {
+      WorkerInfo info = Worker(absl::StrCat("o", i));
+      if (i >= drained) info.codegen_id = "c2";
+      const std::string waits = *state_->Register(info, Now());
+      if (i < drained) state_->HoldBack(waits, "pending");
+      Actions actions;
+      state_->Sync(
+          {.ticket = state_->NewTicket(), .session = waits, .free_slots = 1, .wait = absl::Seconds(10)},
+          [](const auto&) {}, Now(), actions);
+    }
+    const double begun = ThreadSeconds();
+    for (int i = 0; i < 300; ++i) {
+      Queue(Batch(1, 1));
+      const Dispatcher::Grant grant = Take(session);
+      EXPECT_NE(grant.lease, 0);
+      Submit({Ok(grant, 0, "w")});
+      Finish(state_->JudgeGroup(absl::UnixEpoch()));
+    }
+    const double spent = ThreadSeconds() - begun;
+    EXPECT_EQ(state_->Status().parked_calls, drained + others);
+    return spent;
+  };
+  double few = cost(1, 1), many = cost(1000, 3000);
+  for (int i = 0; i < 2; ++i) few = std::min(few, cost(1, 1)), many = std::min(many, cost(1000, 3000));
+  EXPECT_LT(many, 5 * few) << "looking at each would take dozens of times as long";
+}
+
+TEST_F(CoreStateTest, AWaitingWorkerGetsWorkOnceItMayHaveIt) {
+  AddJob(1);
+  const std::string session = Register("w");
+  state_->HoldBack(session, "pending");
+  int granted = 0;
+  Actions actions;
+  state_->Sync(
+      {.ticket = state_->NewTicket(), .session = session, .free_slots = 1, .wait = absl::Seconds(10)},
+      [&](const auto& outcome) { granted += static_cast<int>(outcome->grants.size()); }, Now(), actions);
+  const auto settle = [&] {
+    for (auto& action : std::exchange(actions, {})) action();
+    if (state_->CommitWaits()) Finish(state_->JudgeGroup(absl::UnixEpoch()));
+  };
+  state_->AddWork(Batch(1, 1), Now(), actions);
+  settle();
+  EXPECT_EQ(granted, 0);
+  state_->AdmitDevice("k", "f", Now(), actions);
+  settle();
+  EXPECT_EQ(granted, 1);
 }
 
 TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
@@ -428,7 +488,7 @@ TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
   Submit({failed});
   Finish(state_->JudgeGroup(absl::UnixEpoch()), absl::OkStatus());
   const auto state_of = [&](const std::string& name) {
-    for (const Dispatcher::SessionView& view : state_->Sessions()) {
+    for (const Dispatcher::SessionView& view : state_->Sessions(0, 9).views) {
       if (view.info.name == name) return view.state;
     }
     return std::string();

@@ -198,7 +198,7 @@ TEST_F(DispatcherTest, ThreeWorkloadsInARowThatAWorkerCannotMeasureDrainIt) {
   const auto outcome = dispatcher_.Sync(bad, {}, 9, Now());
   EXPECT_THAT(outcome.grants, IsEmpty());
   EXPECT_THAT(outcome.draining, HasSubstr("3 workloads in a row: no memory")) << "the worker is told";
-  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "drained");
+  EXPECT_EQ(dispatcher_.Sessions().views.at(0).state, "drained");
   EXPECT_EQ(dispatcher_.FindWorker({"k", "", "c"}), std::nullopt);
   EXPECT_THAT(dispatcher_.WhyNoWorker({"k", "", "c"}), HasSubstr("drained"));
   EXPECT_THAT(Take(dispatcher_.Register(Worker("good"), Now()), 9), SizeIs(3));
@@ -276,9 +276,9 @@ TEST_F(DispatcherTest, AWorkerThatBreaksOffIsLostSoonUnlessItComesBack) {
   Pass(absl::Seconds(6));
   EXPECT_FALSE(dispatcher_.Live(session));
   EXPECT_TRUE(dispatcher_.Sync(session, {grant.lease}, 0, Now()).unknown_session);
-  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "lost");
+  EXPECT_EQ(dispatcher_.Sessions().views.at(0).state, "lost");
   const std::string again = dispatcher_.Register(Worker("a"), Now());
-  EXPECT_THAT(dispatcher_.Sessions(), SizeIs(1));  // the same device, not a second one
+  EXPECT_THAT(dispatcher_.Sessions().views, SizeIs(1));  // the same device, not a second one
   EXPECT_THAT(Take(again), SizeIs(1));
 }
 
@@ -309,7 +309,7 @@ TEST_F(DispatcherTest, TwoWorkersOfOneNameLiveSideBySide) {
   const auto grant = Take(first).at(0);
   dispatcher_.Register(two, Now());
   EXPECT_TRUE(dispatcher_.Sync(first, {grant.lease}, 0, Now()).empty());
-  EXPECT_THAT(dispatcher_.Sessions(), SizeIs(2));
+  EXPECT_THAT(dispatcher_.Sessions().views, SizeIs(2));
 }
 
 TEST_F(DispatcherTest, OnlyTheInstanceThatHasTheLeaseHandsInForIt) {
@@ -482,13 +482,13 @@ TEST_F(DispatcherTest, TheLatestReadingsOfACanaryAreKept) {
   measured(1);  // the same reading again, as all trials of a batch have it
   measured(0);  // not known
   measured(1.5);
-  const auto canary = dispatcher_.Sessions().at(0).canary;
+  const auto canary = dispatcher_.Sessions().views.at(0).canary;
   ASSERT_THAT(canary, SizeIs(2));
   EXPECT_EQ(canary[1].drift, 1.5);
   EXPECT_GT(canary[1].at, canary[0].at);
   for (size_t i = 0; i < CanaryHistory::kMost; ++i) measured(2 + static_cast<double>(i));
-  EXPECT_THAT(dispatcher_.Sessions().at(0).canary, SizeIs(CanaryHistory::kMost));
-  EXPECT_EQ(dispatcher_.Sessions().at(0).canary.front().drift, 2);
+  EXPECT_THAT(dispatcher_.Sessions().views.at(0).canary, SizeIs(CanaryHistory::kMost));
+  EXPECT_EQ(dispatcher_.Sessions().views.at(0).canary.front().drift, 2);
 }
 
 TEST_F(DispatcherTest, AWorkerOfAnotherTargetSaysSo) {
@@ -496,8 +496,8 @@ TEST_F(DispatcherTest, AWorkerOfAnotherTargetSaysSo) {
   other.target = "t2";
   dispatcher_.Register(other, Now());
   dispatcher_.Add(Batch(1), Now());
-  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "target_mismatch");
-  EXPECT_THAT(dispatcher_.Sessions().at(0).reason, HasSubstr("'t'"));
+  EXPECT_EQ(dispatcher_.Sessions().views.at(0).state, "target_mismatch");
+  EXPECT_THAT(dispatcher_.Sessions().views.at(0).reason, HasSubstr("'t'"));
 }
 
 TEST_F(DispatcherTest, CancellingAJobDropsItsQueueAndItsLeasesButNotAnothersJob) {
@@ -631,10 +631,10 @@ TEST_F(DispatcherTest, AWorkerOfAnotherVersionIdlesVisibly) {
   WorkerInfo old = Worker("old");
   old.codegen_id = "c0";
   const std::string session = dispatcher_.Register(old, Now());
-  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "idle");
+  EXPECT_EQ(dispatcher_.Sessions().views.at(0).state, "idle");
   dispatcher_.Add(Batch(1), Now());
   EXPECT_THAT(Take(session), IsEmpty());
-  EXPECT_EQ(dispatcher_.Sessions().at(0).state, "version_mismatch");
+  EXPECT_EQ(dispatcher_.Sessions().views.at(0).state, "version_mismatch");
   EXPECT_EQ(dispatcher_.FindWorker({"k", "", "c"}), std::nullopt);
   EXPECT_THAT(dispatcher_.WhyNoWorker({"k", "", "c"}), HasSubstr("'c0'"));
   EXPECT_EQ(dispatcher_.WhyNoWorker({"k2", "", "c"}), "no worker serves device key 'k2'");
@@ -721,7 +721,7 @@ TEST_F(DispatcherTest, StatesAreCountedAsTheyAreShown) {
   dispatcher_.Register(other, Now());
   dispatcher_.Register(target, Now());
   std::map<std::string, int64_t> shown;
-  for (const Dispatcher::SessionView& view : dispatcher_.Sessions()) ++shown[view.state];
+  for (const Dispatcher::SessionView& view : dispatcher_.Sessions().views) ++shown[view.state];
   EXPECT_THAT(shown, SizeIs(7)) << "one in each state";
   EXPECT_EQ(dispatcher_.SessionsByState(), shown);
 }

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "base/natural_order.h"
 #include "tests/server/dispatcher_fixture.h"
 
 namespace temper {
@@ -41,6 +42,17 @@ class Sessions {
   }
 };
 
+std::vector<std::string> InOrder(const Sessions& sessions) {
+  std::vector<std::string> ids;
+  for (const auto& [id, one] : sessions.all) ids.push_back(id);
+  std::ranges::stable_sort(ids, [&](const std::string& a, const std::string& b) {
+    const WorkerInfo &left = sessions.all.at(a).info, &right = sessions.all.at(b).info;
+    return left.device_key == right.device_key ? NaturalLess(left.name, right.name)
+                                               : NaturalLess(left.device_key, right.device_key);
+  });
+  return ids;
+}
+
 std::string Text(const std::string* id) { return id == nullptr ? "" : *id; }
 
 void ExpectSame(const SessionIndex& index, const Sessions& sessions) {
@@ -72,11 +84,20 @@ void ExpectSame(const SessionIndex& index, const Sessions& sessions) {
               sessions.Where([&](const auto& s) { return s.standing.may_serve && s.info.device_key == value; }));
   }
   EXPECT_EQ(Text(index.LongestLost()), sessions.LongestLost([](const auto&) { return true; }));
+  std::vector<std::string> pages;
+  while (true) {
+    const std::vector<std::string> page = index.InOrder(pages.size(), 7);
+    EXPECT_LE(page.size(), 7u);
+    if (page.empty()) break;
+    pages.insert(pages.end(), page.begin(), page.end());
+  }
+  EXPECT_EQ(pages, InOrder(sessions));
 }
 
 TEST(SessionIndexTest, FindsWhatALookAtEachWouldFind) {
   std::mt19937 random(7);
   const auto any = [&] { return std::string(random() % 4 == 0 ? "" : std::to_string(1 + random() % 3)); };
+  const auto number = [&] { return std::to_string(random() % 12); };
   SessionIndex index;
   Sessions sessions;
   for (int i = 0; i < 3000; ++i) {
@@ -90,7 +111,7 @@ TEST(SessionIndexTest, FindsWhatALookAtEachWouldFind) {
                                                           : WorkerInfo{.device_key = any(),
                                                                        .target = any(),
                                                                        .codegen_id = any(),
-                                                                       .name = any(),
+                                                                       .name = number(),
                                                                        .instance = any(),
                                                                        .holder = any(),
                                                                        .slots = 1 + static_cast<int>(random() % 5)};

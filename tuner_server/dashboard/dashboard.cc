@@ -9,7 +9,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/natural_order.h"
 #include "storage/check.h"
 #include "tuner_server/dashboard/page.h"
 #include "tuner_server/dashboard/views.h"
@@ -51,8 +50,9 @@ HttpReply Refusal(const absl::Status& why) {
 
 // An address in digits can not be made to mean another machine, as a name can.
 bool IsDigits(std::string_view host) {
-  if (host.starts_with('[')) return host.ends_with(']');
-  return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;
+  const bool v6 = host.starts_with('[') && host.ends_with(']');
+  if (v6) host = host.substr(1, host.size() - 2);
+  return !host.empty() && host.find_first_not_of(v6 ? "0123456789abcdef:." : "0123456789.") == std::string_view::npos;
 }
 
 // Without its port.
@@ -318,21 +318,13 @@ absl::StatusOr<std::string> Dashboard::Devices(const HttpRequest& request) {
   const int64_t offset = given.Number("offset", 0, 0, INT32_MAX);
   const int64_t limit = given.Number("limit", kDefaultPage, 1, kMostAPage);
   TEMPER_RETURN_IF_ERROR(given.status());
-  std::vector<Dispatcher::SessionView> views = core_.Sessions();
+  const Dispatcher::SessionList list = core_.Sessions(static_cast<size_t>(offset), static_cast<size_t>(limit));
   const absl::Duration now = core_.clock().Monotonic();
-  std::stable_sort(views.begin(), views.end(), [](const auto& a, const auto& b) {
-    if (a.info.device_key != b.info.device_key) return NaturalLess(a.info.device_key, b.info.device_key);
-    return NaturalLess(a.info.name, b.info.name);
-  });
-  const auto total = static_cast<int64_t>(views.size());
   Json devices = Json::array();
-  for (int64_t i = offset; i < std::min(offset + limit, total); ++i) {
-    devices.push_back(DeviceJson(views[static_cast<size_t>(i)], now));
-  }
-  return Dump({{"devices", devices},
-               {"total", total},
-               {"most_drift", kMostDrift},
-               {"next", offset + limit < total ? offset + limit : 0}});
+  for (const Dispatcher::SessionView& view : list.views) devices.push_back(DeviceJson(view, now));
+  const bool more = offset + limit < static_cast<int64_t>(list.total);
+  return Dump(
+      {{"devices", devices}, {"total", list.total}, {"most_drift", kMostDrift}, {"next", more ? offset + limit : 0}});
 }
 
 absl::StatusOr<std::string> Dashboard::Records(const HttpRequest& request) {

@@ -220,6 +220,15 @@ void Dispatcher::HoldBackKey(const std::string& key, const std::string& reason) 
   for (const std::string& id : SessionIndex::Ids(index_.OfKey(key))) HoldBack(id, reason);
 }
 
+std::set<std::string> Dispatcher::HeldBack(const std::string& key) const {
+  std::set<std::string> fingerprints;
+  for (const std::string& id : index_.OfKey(key)) {
+    const Session& session = sessions_.at(id);
+    if (!session.held_back.empty()) fingerprints.insert(session.info.fingerprint);
+  }
+  return fingerprints;
+}
+
 int Dispatcher::Admit(const std::string& key, const std::string& fingerprint) {
   int count = 0;
   for (const std::string& id : SessionIndex::Ids(index_.OfKey(key))) {
@@ -302,7 +311,8 @@ void Dispatcher::GrantTo(const std::string& id, Session& session, int free_slots
                          SyncOutcome& out) {
   if (!WhyNothing(session).empty() || (hold_shared_cores_ && session.info.shares_server_cores)) return;
   const auto queue = queues_.find(session.info.device_key);
-  if (queue == queues_.end()) return;
+  if (queue == queues_.end() || !HasQueued({session.info.device_key, session.info.target, session.info.codegen_id}))
+    return;
   // What it said at Register counts, whatever it says now.
   const int slots = std::clamp(session.info.slots, 1, kMostSlots);
   free_slots = std::min(free_slots, slots - static_cast<int>(session.leases.size()));

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -91,7 +92,10 @@ class Dispatcher {
     std::set<std::string> keys, sessions;
   };
   Stirred TakeStirred() { return std::exchange(stirred_, {}); }
-  bool HasQueued(const std::string& device_key) const { return queues_.contains(device_key); }
+  bool HasQueued(const DeviceKind& kind) const;
+  std::vector<DeviceKind> QueuedKinds(const std::string& device_key) const;
+  // The kind of work that the session may be granted; nullopt: none, until it is stirred.
+  std::optional<DeviceKind> Awaits(const std::string& session) const;
   // The session's waiting call broke: it is lost unless it is heard of within the grace.
   void ConnectionBroke(const std::string& session, absl::Duration now);
 
@@ -102,6 +106,7 @@ class Dispatcher {
   // Nothing is granted to devices of this key and fingerprint until Admit: they wait for a person's word.
   void HoldBack(const std::string& session, const std::string& reason);
   void HoldBackKey(const std::string& key, const std::string& reason);  // all of its sessions
+  std::set<std::string> HeldBack(const std::string& key) const;         // their fingerprints
   int Admit(const std::string& key, const std::string& fingerprint);
 
   // --- results, in two steps, so that what is stored is durable before it drives anything ---
@@ -181,7 +186,12 @@ class Dispatcher {
     double drift = 0;                        // of its latest result
     std::vector<CanaryReading> canary = {};  // the latest, oldest first
   };
-  std::vector<SessionView> Sessions() const;
+  // By key and name, as people number them: at most `most` from the `offset`th on, of `total`.
+  struct SessionList {
+    std::vector<SessionView> views;
+    size_t total = 0;
+  };
+  SessionList Sessions(size_t offset = 0, size_t most = std::numeric_limits<size_t>::max()) const;
   std::map<std::string, int64_t> SessionsByState() const;  // how many
   // At most `most` of them, those whose places come after `after`, in the order of their places. A place stays as long
   // as the device does, and names nobody's session.

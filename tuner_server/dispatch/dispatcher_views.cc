@@ -32,6 +32,26 @@ Dispatcher::Serving Dispatcher::ServingOf(const DeviceKind& kind) const {
   return {sessions_.at(*most->begin()).info, static_cast<int>(most_slots)};
 }
 
+bool Dispatcher::HasQueued(const DeviceKind& kind) const {
+  const auto queue = queues_.find(kind.key);
+  return queue != queues_.end() && queue->second.pieces_for().contains({kind.target, kind.codegen_id});
+}
+
+std::vector<DeviceKind> Dispatcher::QueuedKinds(const std::string& key) const {
+  std::vector<DeviceKind> kinds;
+  const auto queue = queues_.find(key);
+  if (queue == queues_.end()) return kinds;
+  for (const auto& [kind, pieces] : queue->second.pieces_for()) kinds.push_back({key, kind.first, kind.second});
+  return kinds;
+}
+
+std::optional<DeviceKind> Dispatcher::Awaits(const std::string& id) const {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end() || found->second.lost || !WhyNothing(found->second).empty()) return std::nullopt;
+  const WorkerInfo& info = found->second.info;
+  return DeviceKind{info.device_key, info.target, info.codegen_id};
+}
+
 std::optional<WorkerInfo> Dispatcher::FindWorker(const DeviceKind& kind) const { return ServingOf(kind).worker; }
 
 int Dispatcher::Slots(const DeviceKind& kind) const { return ServingOf(kind).slots; }
@@ -117,10 +137,10 @@ Dispatcher::SessionView Dispatcher::ViewOf(const Session& session) const {
   return view;
 }
 
-std::vector<Dispatcher::SessionView> Dispatcher::Sessions() const {
-  std::vector<SessionView> views;
-  for (const auto& [id, session] : sessions_) views.push_back(ViewOf(session));
-  return views;
+Dispatcher::SessionList Dispatcher::Sessions(size_t offset, size_t most) const {
+  SessionList list{.total = sessions_.size()};
+  for (const std::string& id : index_.InOrder(offset, most)) list.views.push_back(ViewOf(sessions_.at(id)));
+  return list;
 }
 
 Dispatcher::SessionPage Dispatcher::SessionsAfter(const std::string& after, size_t most) const {

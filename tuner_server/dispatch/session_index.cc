@@ -1,5 +1,9 @@
 #include "tuner_server/dispatch/session_index.h"
 
+#include <algorithm>
+
+#include "base/natural_order.h"
+
 namespace temper {
 namespace {
 
@@ -14,7 +18,9 @@ void Drop(Index& index, const Key& key, const std::string& id) {
 
 void SessionIndex::Put(const std::string& id, const WorkerInfo& info, const Standing& standing) {
   const auto [entry, fresh] = entries_.try_emplace(id, Entry{info, standing});
-  if (!fresh) {
+  if (fresh) {
+    in_order_.insert(PlaceOf(entry), entry);
+  } else {
     Strike(id, entry->second);
     entry->second.standing = standing;
   }
@@ -25,7 +31,24 @@ void SessionIndex::Remove(const std::string& id) {
   const auto entry = entries_.find(id);
   if (entry == entries_.end()) return;
   Strike(id, entry->second);
+  in_order_.erase(PlaceOf(entry));
   entries_.erase(entry);
+}
+
+std::vector<SessionIndex::Entries::const_iterator>::iterator SessionIndex::PlaceOf(Entries::const_iterator entry) {
+  return std::ranges::lower_bound(in_order_, entry, [](Entries::const_iterator a, Entries::const_iterator b) {
+    const WorkerInfo &left = a->second.info, &right = b->second.info;
+    if (left.device_key != right.device_key) return NaturalLess(left.device_key, right.device_key);
+    if (left.name != right.name) return NaturalLess(left.name, right.name);
+    return a->first < b->first;
+  });
+}
+
+std::vector<std::string> SessionIndex::InOrder(size_t offset, size_t most) const {
+  std::vector<std::string> ids;
+  const size_t begin = std::min(offset, in_order_.size()), end = begin + std::min(most, in_order_.size() - begin);
+  for (size_t i = begin; i < end; ++i) ids.push_back(in_order_[i]->first);
+  return ids;
 }
 
 void SessionIndex::Enter(const std::string& id, const Entry& entry) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "tuner_server/dispatch/work.h"
@@ -37,6 +38,9 @@ class SessionIndex {
   using Kinds = std::map<std::pair<std::string, std::string>, Alike>;
   const Kinds& Serving(const std::string& key) const;
 
+  // By key and name, as people number them: at most `most` from the `offset`th on.
+  std::vector<std::string> InOrder(size_t offset, size_t most) const;
+
   size_t CountOf(const std::string& holder) const;
   // The longest lost, of all or of one holder; null: none is lost. Good until the next Put or Remove.
   const std::string* LongestLost() const { return First(lost_); }
@@ -59,11 +63,15 @@ class SessionIndex {
     const auto found = index.find(key);
     return found == index.end() ? none : found->second;
   }
+  // Where it is, or would be, in `in_order_`.
+  using Entries = std::map<std::string, Entry>;
+  std::vector<Entries::const_iterator>::iterator PlaceOf(Entries::const_iterator entry);
   static const std::string* First(const ByAge& lost) { return lost.empty() ? nullptr : &lost.begin()->second; }
   void Enter(const std::string& id, const Entry& entry);
   void Strike(const std::string& id, const Entry& entry);
 
-  std::map<std::string, Entry> entries_;
+  Entries entries_;
+  std::vector<Entries::const_iterator> in_order_;
   std::map<std::string, Ids> by_instance_;  // those that say one
   std::map<std::string, Ids> by_key_;
   std::map<std::pair<std::string, std::string>, Ids> lost_by_name_;  // by key and name

@@ -1,6 +1,7 @@
 // What jobs hand to the dispatcher and what comes back, as values: trial/trial.h with what only the server knows of it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,6 +67,7 @@ inline bool MeasuredInNoise(WorkKind kind, const WorkItem& item, const TrialResu
 // Devices of one kind: what one of them measures holds for all, and they take each other's work. Empty: any.
 struct DeviceKind {
   std::string key, target, codegen_id;
+  auto operator<=>(const DeviceKind&) const = default;
 };
 
 struct WorkerInfo {

@@ -17,8 +17,19 @@ void WorkQueue::Add(Piece piece, bool again) {
     queue.owner = piece.work->owner;
     queue.priority = piece.work->priority;
   }
-  items_ += static_cast<int64_t>(piece.items.size());
+  Count(piece);
   queue.pieces.insert(again ? queue.pieces.begin() : queue.pieces.end(), std::move(piece));
+}
+
+void WorkQueue::Count(const Piece& piece) {
+  items_ += static_cast<int64_t>(piece.items.size());
+  ++pieces_for_[{piece.work->target, piece.work->codegen_id}];
+}
+
+void WorkQueue::Discount(const Piece& piece) {
+  items_ -= static_cast<int64_t>(piece.items.size());
+  const auto alike = pieces_for_.find({piece.work->target, piece.work->codegen_id});
+  if (--alike->second == 0) pieces_for_.erase(alike);
 }
 
 std::vector<WorkQueue::Ready> WorkQueue::AllReady(const std::function<bool(const Piece&)>& fits) const {
@@ -60,7 +71,7 @@ Piece WorkQueue::TakeAt(const Ready& ready) {
   JobQueue& queue = jobs_.at(ready.job);
   Piece piece = std::move(queue.pieces[ready.at]);
   queue.pieces.erase(queue.pieces.begin() + static_cast<std::ptrdiff_t>(ready.at));
-  items_ -= static_cast<int64_t>(piece.items.size());
+  Discount(piece);
   if (!queue.pieces.empty()) return piece;
   const std::string owner = queue.owner;
   jobs_.erase(ready.job);
@@ -81,7 +92,7 @@ void WorkQueue::Drop(int64_t job, const std::function<bool(const Piece&)>& unwan
   if (queue == jobs_.end()) return;
   std::erase_if(queue->second.pieces, [&](const Piece& piece) {
     if (!unwanted(piece)) return false;
-    items_ -= static_cast<int64_t>(piece.items.size());
+    Discount(piece);
     return true;
   });
   if (queue->second.pieces.empty()) jobs_.erase(queue);

@@ -33,6 +33,8 @@ class WorkQueue {
   void SetPriority(int64_t job, int priority);
 
   bool empty() const { return jobs_.empty(); }
+  // How many pieces wait, by target and codegen id; none is zero.
+  const std::map<std::pair<std::string, std::string>, int64_t>& pieces_for() const { return pieces_for_; }
   int64_t items() const { return items_; }  // waiting
   // The first piece that `fits`, whoever's turn it is; null: none.
   const Piece* Find(const std::function<bool(const Piece&)>& fits) const;
@@ -53,6 +55,8 @@ class WorkQueue {
   std::vector<Ready> AllReady(const std::function<bool(const Piece&)>& fits) const;
   Ready Choose(const std::vector<Ready>& ready);
   Piece TakeAt(const Ready& ready);
+  void Count(const Piece& piece);
+  void Discount(const Piece& piece);  // it is here no longer
 
   // Those that rank alike take turns among themselves, whoever goes before them meanwhile.
   struct Turns {
@@ -63,6 +67,7 @@ class WorkQueue {
   std::map<int64_t, JobQueue> jobs_;             // those with pieces
   std::map<std::pair<bool, int>, Turns> turns_;  // by closing and priority
   int64_t items_ = 0;
+  std::map<std::pair<std::string, std::string>, int64_t> pieces_for_;
 };
 
 }  // namespace temper

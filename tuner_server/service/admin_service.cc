@@ -90,9 +90,8 @@ grpc::ServerUnaryReactor* AdminServiceImpl::AddDevice(grpc::CallbackServerContex
 }
 
 void AdminServiceImpl::AdmitApproved(const std::string& key) {
-  for (const Dispatcher::SessionView& view : core_.Sessions()) {
-    if (view.info.device_key != key || !gate_.MayServe(key, view.info.fingerprint).value_or(false)) continue;
-    core_.AdmitDevice(key, view.info.fingerprint);
+  for (const std::string& fingerprint : core_.HeldBack(key)) {
+    if (gate_.IsApproved(key, fingerprint)) core_.AdmitDevice(key, fingerprint);
   }
 }
 

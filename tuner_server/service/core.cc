@@ -202,6 +202,10 @@ void ServerCore::HoldBackKey(const std::string& key, const std::string& reason) 
   Locked([&](Actions&) { state_.HoldBackKey(key, reason); });
 }
 
+std::set<std::string> ServerCore::HeldBack(const std::string& key) {
+  return Locked([&](Actions&) { return state_.HeldBack(key); });
+}
+
 int ServerCore::AdmitDevice(const std::string& key, const std::string& fingerprint) {
   return Locked([&](Actions& actions) { return state_.AdmitDevice(key, fingerprint, Now(), actions); });
 }
@@ -219,8 +223,8 @@ void ServerCore::SubmitResults(std::vector<ItemResult> results, SubmitDone done)
   Locked([&](Actions& actions) { state_.Submit(std::move(results), std::move(done), actions); });
 }
 
-std::vector<Dispatcher::SessionView> ServerCore::Sessions() {
-  return Locked([&](Actions&) { return state_.Sessions(); });
+Dispatcher::SessionList ServerCore::Sessions(size_t offset, size_t most) {
+  return Locked([&](Actions&) { return state_.Sessions(offset, most); });
 }
 
 Dispatcher::SessionPage ServerCore::SessionsAfter(const std::string& after, size_t most) {

@@ -39,6 +39,7 @@ class ServerCore : private JobHost {
   void HoldBack(const std::string& session, const std::string& reason);
   void HoldBackKey(const std::string& key, const std::string& reason);
   int AdmitDevice(const std::string& key, const std::string& fingerprint);
+  std::set<std::string> HeldBack(const std::string& key);
   int Drain(const std::string& key, const std::string& name, const std::string& reason);
   int Undrain(const std::string& key, const std::string& name);
   void SubmitResults(std::vector<ItemResult> results, SubmitDone done);
@@ -48,7 +49,7 @@ class ServerCore : private JobHost {
   absl::Status CancelJob(int64_t job);
   void SetPriority(int64_t job, int priority, PriorityDone done);
   absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
-  std::vector<Dispatcher::SessionView> Sessions();
+  Dispatcher::SessionList Sessions(size_t offset, size_t most);
   Dispatcher::SessionPage SessionsAfter(const std::string& after, size_t most);
   void NoteAwaited(const std::string& key);
   FleetStatus Status();

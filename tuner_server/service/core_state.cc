@@ -92,27 +92,35 @@ void CoreState::Sync(SyncCall call, SyncDone done, absl::Duration now, Actions& 
   if (!outcome.empty() || wait <= absl::ZeroDuration()) {
     Answer(call.session, std::move(outcome), std::move(done), actions);
   } else {
-    const std::string key = dispatcher_.FindSession(call.session)->device_key;
-    Park(std::move(call), key, now + wait, std::move(done));
+    Park(std::move(call), now + wait, std::move(done));
   }
   AfterChange(now, actions);
 }
 
-void CoreState::Park(SyncCall call, const std::string& key, absl::Duration deadline, SyncDone done) {
+void CoreState::Park(SyncCall call, absl::Duration deadline, SyncDone done) {
   ticket_of_session_[call.session] = call.ticket;
-  tickets_of_key_[key].insert(call.ticket);
   const int64_t ticket = call.ticket;
-  parked_.emplace(ticket, Parked{std::move(call), key, deadline, std::move(done)});
+  Enlist(parked_.emplace(ticket, Parked{std::move(call), std::nullopt, deadline, std::move(done)}).first);
 }
 
 SyncDone CoreState::Unpark(ParkedCalls::iterator parked) {
   ticket_of_session_.erase(parked->second.call.session);
-  const auto of_key = tickets_of_key_.find(parked->second.key);
-  of_key->second.erase(parked->first);
-  if (of_key->second.empty()) tickets_of_key_.erase(of_key);
+  Strike(parked);
   SyncDone done = std::move(parked->second.done);
   parked_.erase(parked);
   return done;
+}
+
+void CoreState::Enlist(ParkedCalls::iterator parked) {
+  parked->second.awaits = dispatcher_.Awaits(parked->second.call.session);
+  if (parked->second.awaits) tickets_awaiting_[*parked->second.awaits].insert(parked->first);
+}
+
+void CoreState::Strike(ParkedCalls::iterator parked) {
+  if (!parked->second.awaits) return;
+  const auto alike = tickets_awaiting_.find(*parked->second.awaits);
+  alike->second.erase(parked->first);
+  if (alike->second.empty()) tickets_awaiting_.erase(alike);
 }
 
 bool CoreState::Survives(int64_t job) const {
@@ -177,16 +185,26 @@ void CoreState::AfterChange(absl::Duration now, Actions& actions) {
   }
   const Dispatcher::Stirred stirred = dispatcher_.TakeStirred();
   for (const std::string& session : stirred.sessions) {
-    if (const auto ticket = ticket_of_session_.find(session); ticket != ticket_of_session_.end())
-      Offer(ticket->second, now, actions);
+    const auto ticket = ticket_of_session_.find(session);
+    if (ticket == ticket_of_session_.end()) continue;
+    const auto parked = parked_.find(ticket->second);
+    Strike(parked);
+    Enlist(parked);
+    Offer(parked->first, now, actions);
   }
   for (const std::string& key : stirred.keys) {
-    const auto waiting = tickets_of_key_.find(key);
-    if (waiting == tickets_of_key_.end()) continue;
-    for (const int64_t ticket : std::vector(waiting->second.begin(), waiting->second.end())) {
-      if (!dispatcher_.HasQueued(key)) break;
-      Offer(ticket, now, actions);
-    }
+    for (const DeviceKind& kind : dispatcher_.QueuedKinds(key)) OfferTo(kind, now, actions);
+  }
+}
+
+void CoreState::OfferTo(const DeviceKind& kind, absl::Duration now, Actions& actions) {
+  for (int64_t latest = 0; dispatcher_.HasQueued(kind);) {
+    const auto waiting = tickets_awaiting_.find(kind);
+    if (waiting == tickets_awaiting_.end()) return;
+    const auto next = waiting->second.upper_bound(latest);
+    if (next == waiting->second.end()) return;
+    latest = *next;
+    Offer(latest, now, actions);
   }
 }
 

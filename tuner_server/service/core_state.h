@@ -83,6 +83,7 @@ class CoreState {
   // See Dispatcher: held back until admitted, drained until undrained.
   void HoldBack(const std::string& session, const std::string& reason) { dispatcher_.HoldBack(session, reason); }
   void HoldBackKey(const std::string& key, const std::string& reason) { dispatcher_.HoldBackKey(key, reason); }
+  std::set<std::string> HeldBack(const std::string& key) const { return dispatcher_.HeldBack(key); }
   int AdmitDevice(const std::string& key, const std::string& fingerprint, absl::Duration now, Actions& actions);
   int Drain(const std::string& key, const std::string& name, const std::string& reason, absl::Duration now,
             Actions& actions);
@@ -154,7 +155,7 @@ class CoreState {
   std::vector<std::shared_ptr<JobPort>> TakeRetired() { return std::exchange(retired_, {}); }
   // All of them, for an owner that stops.
   std::vector<std::shared_ptr<JobPort>> TakeJobs();
-  std::vector<Dispatcher::SessionView> Sessions() const { return dispatcher_.Sessions(); }
+  Dispatcher::SessionList Sessions(size_t offset, size_t most) const { return dispatcher_.Sessions(offset, most); }
   Dispatcher::SessionPage SessionsAfter(const std::string& after, size_t most) const {
     return dispatcher_.SessionsAfter(after, most);
   }
@@ -193,7 +194,7 @@ class CoreState {
   };
   struct Parked {
     SyncCall call;
-    std::string key;  // of its device
+    std::optional<DeviceKind> awaits;  // nullopt: it is granted nothing, whatever is queued
     absl::Duration deadline;
     SyncDone done;
   };
@@ -210,9 +211,14 @@ class CoreState {
   void AfterChange(absl::Duration now, Actions& actions);
   // Whether the session is this holder's, or nobody's any more.
   absl::Status CheckHolder(const std::string& session, const std::string& holder) const;
-  void Park(SyncCall call, const std::string& key, absl::Duration deadline, SyncDone done);
+  void Park(SyncCall call, absl::Duration deadline, SyncDone done);
   SyncDone Unpark(ParkedCalls::iterator parked);
   // Answers the waiting call if there is something to say.
+  // Among those that wait for work of its kind.
+  void Enlist(ParkedCalls::iterator parked);
+  void Strike(ParkedCalls::iterator parked);
+  // What is queued of this kind to whom it may be for, the oldest call first.
+  void OfferTo(const DeviceKind& kind, absl::Duration now, Actions& actions);
   void Offer(int64_t ticket, absl::Duration now, Actions& actions);
   void WakeAllJobs();
   void ForgetOldJobs(absl::Duration now);
@@ -233,8 +239,8 @@ class CoreState {
   bool open_ = false, stopping_ = false;
   int ticks_ = 0;
   ParkedCalls parked_;
-  std::map<std::string, int64_t> ticket_of_session_;         // of parked calls, one each
-  std::map<std::string, std::set<int64_t>> tickets_of_key_;  // likewise
+  std::map<std::string, int64_t> ticket_of_session_;          // of parked calls, one each
+  std::map<DeviceKind, std::set<int64_t>> tickets_awaiting_;  // of those that may be granted work
   int64_t next_ticket_ = 1;
   std::map<std::string, absl::Duration> awaited_;  // keys that clients wait for: when they said so last
   std::map<int64_t, Job> jobs_;

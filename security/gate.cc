@@ -40,6 +40,25 @@ std::string Lasting(const std::string& fingerprint) {
 
 bool IsInvitation(const TokenRow& row) { return row.scopes == kInvitationScope; }
 
+bool Stands(bool revoked, int64_t expires_unix_ms, int64_t now_unix_ms) {
+  return !revoked && (expires_unix_ms == 0 || now_unix_ms < expires_unix_ms);
+}
+
+// Who shows the token. nullopt: it is not for calls.
+std::optional<Principal> PrincipalOf(const TokenRow& row) {
+  const absl::StatusOr<Scopes> scopes = Scopes::Parse(row.scopes);
+  if (!scopes.ok()) return std::nullopt;
+  Principal principal;
+  principal.kind = Principal::Kind::kToken;
+  principal.id = row.id;
+  principal.owner = row.owner;
+  principal.holds = absl::StrCat("token ", row.id);
+  principal.scopes = *scopes;
+  principal.device_keys = SplitKeys(row.keys);
+  principal.every_key = principal.device_keys.empty();
+  return principal;
+}
+
 }  // namespace
 
 Gate::Gate(AccessStore& store, const Clock& clock, std::optional<ServerDirectory> directory,
@@ -116,17 +135,9 @@ absl::StatusOr<Principal> Gate::ByToken(const Credentials& credentials) const {
     if (const auto found = tokens_.find(presented.id); found != tokens_.end()) row = found->second;
   }
   TEMPER_RETURN_IF_ERROR(CheckToken(row, presented, clock_.Wall()));
-  const absl::StatusOr<Scopes> scopes = Scopes::Parse(row.scopes);
-  if (!scopes.ok()) return absl::UnauthenticatedError("the token is not for calls");
-  Principal principal;
-  principal.kind = Principal::Kind::kToken;
-  principal.id = row.id;
-  principal.owner = row.owner;
-  principal.holds = absl::StrCat("token ", row.id);
-  principal.scopes = *scopes;
-  principal.device_keys = SplitKeys(row.keys);
-  principal.every_key = principal.device_keys.empty();
-  return principal;
+  std::optional<Principal> principal = PrincipalOf(row);
+  if (!principal) return absl::UnauthenticatedError("the token is not for calls");
+  return *std::move(principal);
 }
 
 absl::StatusOr<Principal> Gate::ByCertificate(const std::string& pem) {
@@ -166,20 +177,17 @@ absl::StatusOr<std::shared_ptr<const Certificate>> Gate::Verified(const std::str
 
 bool Gate::StillStands(const Principal& principal) const {
   const int64_t now = absl::ToUnixMillis(clock_.Wall());
-  const auto stands = [now](bool revoked, int64_t expires_unix_ms) {
-    return !revoked && (expires_unix_ms == 0 || now < expires_unix_ms);
-  };
   std::lock_guard lock(mutex_);
   switch (principal.kind) {
     case Principal::Kind::kAnonymous:
       return true;
     case Principal::Kind::kToken: {
       const auto found = tokens_.find(principal.id);
-      return found != tokens_.end() && stands(found->second.revoked, found->second.expires_unix_ms);
+      return found != tokens_.end() && Stands(found->second.revoked, found->second.expires_unix_ms, now);
     }
     case Principal::Kind::kCertificate: {
       const auto found = certificates_.find(principal.id);
-      return found != certificates_.end() && stands(found->second.revoked, found->second.expires_unix_ms);
+      return found != certificates_.end() && Stands(found->second.revoked, found->second.expires_unix_ms, now);
     }
   }
   return false;
@@ -413,6 +421,24 @@ absl::Status Gate::RevokeToken(const std::string& id) {
   const absl::Status status = store_.PutToken(row);
   on_revocation_();
   return status;
+}
+
+std::string Gate::OwnerOf(const std::string& token_id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = tokens_.find(token_id);
+  return found == tokens_.end() ? "" : found->second.owner;
+}
+
+bool Gate::MaySubmit(const std::string& owner, const std::string& device_key) const {
+  if (!initialised()) return true;
+  const int64_t now = absl::ToUnixMillis(clock_.Wall());
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(tokens_, [&](const auto& token) {
+    const TokenRow& row = token.second;
+    if (row.owner != owner || !Stands(row.revoked, row.expires_unix_ms, now)) return false;
+    const std::optional<Principal> principal = PrincipalOf(row);
+    return principal && Allowed(*principal, Call::kSubmitJob, {.device_key = device_key}).ok();
+  });
 }
 
 std::vector<TokenRow> Gate::Tokens(const std::string& after, size_t most) const {

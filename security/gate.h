@@ -47,7 +47,7 @@ class Gate {
     std::optional<AuditRow> to_audit;
   };
   Judgement Judge(const Credentials& credentials, Call call, const Subject& subject);
-  void Keep(const AuditRow& row) { audit_.Keep(row); }
+  bool Keep(const AuditRow& row) { return audit_.Keep(row); }  // see Audit
   // Both in one.
   absl::StatusOr<Principal> Admit(const Credentials& credentials, Call call, const Subject& subject);
   // Whether what made it a principal still stands, neither revoked nor expired: for calls that last, and for logins.
@@ -94,6 +94,10 @@ class Gate {
 
   absl::StatusOr<MintedToken> AddToken(const TokenGrant& grant);  // its text is never to be had again
   absl::Status RevokeToken(const std::string& id);                // kNotFound. Holds like Revoke
+  std::string OwnerOf(const std::string& token_id) const;         // empty: there is no such token
+  // Whether a job for the device key may be this owner's: a token of theirs that stands may submit it. Where the server
+  // was not initialised, it may.
+  bool MaySubmit(const std::string& owner, const std::string& device_key) const;
   // At most `most` of those with ids above `after`, by their ids; no invitations.
   std::vector<TokenRow> Tokens(const std::string& after = "", size_t most = std::numeric_limits<size_t>::max()) const;
 

@@ -26,11 +26,13 @@
 #include "proto/convert.h"
 #include "temper/v1/admin.grpc.pb.h"
 #include "temper/v1/worker.grpc.pb.h"
+#include "tests/base/captured_log.h"
 #include "tests/chaos/process.h"
 #include "tests/security/memory_access_store.h"
 #include "tests/security/tls_probe.h"
 #include "tests/server/fallible_store.h"
 #include "tests/storage/testing.h"
+#include "tuner_server/service/callers.h"
 #include "tuner_server/service/server.h"
 
 namespace temper {
@@ -359,6 +361,7 @@ class StalledStore : public FallibleStore {
   }
   AccessStore& access() override { return access_; }
   void Stall() { stalled_ = true; }
+  void Fill() { access_.failure = absl::UnavailableError("the disk is full"); }
   void GoOn() { let_go_.set_value(); }
   int waiting() const { return waiting_; }
 
@@ -547,6 +550,38 @@ TEST_F(FleetTest, AJobIsItsOwnersToCancel) {
   EXPECT_TRUE(Client(admin_token_)->CancelJob(second).ok());
 }
 
+TEST_F(FleetTest, OfAUserWhoseTokensAreRevokedNothingMoreIsGranted) {
+  Worker worker = Joined("a");
+  const std::string session = *worker.Register("a");
+  const std::string former = Token("alice", "read,submit"), latter = Token("alice", "submit");
+  Token("alice", "read");
+  const auto bob = Client(Token("bob", "read,submit"));
+  v1::SubmitJobRequest request = JobRequest();
+  request.set_trials(1000);
+  request.clear_workloads();
+  request.add_workloads("(f32[64,64], const f32[64,64]) matmul(0,1) -> f32[64,64]; anchor=0");
+  const int64_t alices = *Client(former)->SubmitJob(request);
+  const auto state_of = [&](int64_t job) {
+    const auto jobs = *bob->ListJobs();
+    for (const v1::JobSummary& summary : jobs) {
+      if (summary.job() == job) return summary.state() + ": " + summary.reason();
+    }
+    return std::string();
+  };
+  ASSERT_TRUE(admin_->RevokeToken(ParseToken(former)->id).ok());
+  const v1::Lease lease = worker.AwaitLease(session);
+  EXPECT_EQ(lease.job(), alices) << "alice has another token";
+  ASSERT_TRUE(admin_->RevokeToken(ParseToken(latter)->id).ok());
+  for (const absl::Time give_up = absl::Now() + kPatience; absl::Now() < give_up;) {
+    if (state_of(alices).starts_with("cancelled")) break;
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(state_of(alices), "cancelled: the last token of its owner's that may submit it was revoked");
+  EXPECT_TRUE(worker.Submit(session, lease).value_or(false)) << "what was measured is kept";
+  const int64_t bobs = *bob->SubmitJob(request);
+  EXPECT_EQ(worker.AwaitLease(session).job(), bobs);
+}
+
 TEST_F(FleetTest, AStolenLeaseIsWorthNothing) {
   Worker holder = Joined("a"), thief = Joined("b");
   const std::string session = *holder.Register("a"), thiefs = *thief.Register("b");
@@ -624,6 +659,29 @@ TEST_F(FleetTest, WhatWasAllowedAndFailedIsAuditedWithItsReason) {
   EXPECT_EQ((*entries)[0].detail(), failed.message());
   EXPECT_EQ((*entries)[1].verdict(), "allowed");
   for (const v1::AuditEntry& e : *entries) EXPECT_EQ(e.call() + " " + e.subject(), "RevokeToken none");
+}
+
+TEST_F(FleetTest, WhoChangesThingsWithoutAnEndDoesNotFillTheAudit) {
+  const auto bob = Client(Token("bob", "submit")), alice = Client(Token("alice", "submit"));
+  int taken = 0;
+  while (taken < 10 * Callers::kChangesAtOnce && !absl::IsResourceExhausted(bob->CancelJob(7))) ++taken;
+  EXPECT_GE(taken, static_cast<int>(Callers::kChangesAtOnce));
+  EXPECT_LT(taken, 10 * static_cast<int>(Callers::kChangesAtOnce));
+  EXPECT_FALSE(absl::IsResourceExhausted(alice->CancelJob(7)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(admin_->AddDevice("a").ok());
+}
+
+TEST_F(FleetTest, OnAFullDiskACallThatFailsIsToldInTheLogOnce) {
+  auto owned = std::make_unique<StalledStore>();
+  StalledStore& store = *owned;
+  server_.reset();
+  store_ = std::move(owned);
+  StartServer("127.0.0.1:0");
+  const CapturedLog log(LogFormat::kText);
+  store.Fill();
+  EXPECT_FALSE(admin_->AddDevice("a").ok());
+  EXPECT_THAT(log.text(), HasSubstr("not audited: token "));
+  EXPECT_EQ(log.text().find("not audited"), log.text().rfind("not audited")) << log.text();
 }
 
 TEST_F(FleetTest, PeersOfOursAgreeOnTls13AndNobodyOnLessThan12) {

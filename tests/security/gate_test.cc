@@ -287,6 +287,26 @@ TEST_F(GateTest, ExpiredRevokedAndUnknownTokensAreRefused) {
   EXPECT_FALSE(Try({"", gate_->Invite("a")->text, "", true}, Call::kListJobs).ok());
 }
 
+TEST_F(GateTest, AnOwnerMaySubmitForAsLongAsOneOfItsTokensMay) {
+  const auto add = [&](const Scopes& scopes, const std::vector<std::string>& keys,
+                       absl::Time expires = absl::InfiniteFuture()) {
+    return gate_->AddToken({"alice", scopes, keys, expires})->row.id;
+  };
+  EXPECT_FALSE(gate_->MaySubmit("alice", "a")) << "it has none";
+  const std::string any = add({Scope::kSubmit}, {}), a = add({Scope::kSubmit}, {"a"});
+  add({Scope::kRead}, {});
+  add({Scope::kSubmit}, {}, clock_.Wall() + absl::Minutes(5));
+  gate_->Invite("a").IgnoreError();
+  ASSERT_TRUE(gate_->RevokeToken(any).ok());
+  EXPECT_TRUE(gate_->MaySubmit("alice", "b")) << "the one that expires may";
+  clock_.Advance(absl::Minutes(5));
+  EXPECT_FALSE(gate_->MaySubmit("alice", "b"));
+  EXPECT_TRUE(gate_->MaySubmit("alice", "a"));
+  EXPECT_FALSE(gate_->MaySubmit("bob", "a"));
+  EXPECT_EQ(gate_->OwnerOf(a), "alice");
+  EXPECT_EQ(gate_->OwnerOf("none"), "");
+}
+
 TEST_F(GateTest, TheAdminsFirstTokenStaysRevokedOverARestart) {
   ASSERT_TRUE(gate_->RevokeToken(ParseToken(admin_.bearer)->id).ok());
   Restart();

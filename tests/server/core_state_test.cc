@@ -177,9 +177,17 @@ TEST_F(CoreStateTest, AKeyIsAwaitedForAsLongAsAClientSaysSo) {
     return state_->Status().keys["k"].awaited;
   };
   EXPECT_FALSE(awaited());
-  state_->NoteAwaited("k", Now());
+  state_->NoteAwaited("alice", "k", Now());
   EXPECT_TRUE(awaited());
   EXPECT_FALSE(awaited());
+}
+
+TEST_F(CoreStateTest, WhoAwaitsManyKeysLeavesRoomForThoseOfOthers) {
+  for (int i = 0; i < 2000; ++i) state_->NoteAwaited("alice", absl::StrCat("of alice ", i), Now());
+  const size_t alices = state_->Status().keys.size();
+  EXPECT_LT(alices, 2000u);
+  state_->NoteAwaited("bob", "k", Now());
+  EXPECT_EQ(state_->Status().keys.size(), alices + 1);
 }
 
 TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {

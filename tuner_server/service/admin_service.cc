@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "proto/convert.h"
 #include "tuner_server/service/calls.h"
 
@@ -142,8 +143,18 @@ grpc::ServerUnaryReactor* AdminServiceImpl::AddToken(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* AdminServiceImpl::RevokeToken(grpc::CallbackServerContext* context,
                                                         const v1::RevokeTokenRequest* request,
                                                         v1::RevokeTokenReply* reply) {
-  return AnswerAs(context, *request, Call::kRevokeToken, request->id(),
-                  [=, this] { return gate_.RevokeToken(request->id()); });
+  return AnswerAs(context, *request, Call::kRevokeToken, request->id(), [=, this] {
+    const std::string owner = gate_.OwnerOf(request->id());
+    const absl::Status revoked = gate_.RevokeToken(request->id());
+    if (!owner.empty()) CancelNobodysJobs(owner);  // like the revocation, also where the store fails
+    return revoked;
+  });
+}
+
+void AdminServiceImpl::CancelNobodysJobs(const std::string& owner) {
+  const auto nobodys = [&](const std::string& key) { return !gate_.MaySubmit(owner, key); };
+  if (const int jobs = core_.CancelJobsOf(owner, nobodys, kNobodysJob); jobs > 0)
+    spdlog::warn("{} jobs of {} are cancelled: {}", jobs, owner, kNobodysJob);
 }
 
 grpc::ServerUnaryReactor* AdminServiceImpl::ListTokens(grpc::CallbackServerContext* context,

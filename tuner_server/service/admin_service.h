@@ -44,6 +44,8 @@ class AdminServiceImpl : public v1::AdminService::CallbackService {
   }
   // Workers of the key that were held back and may serve now.
   void AdmitApproved(const std::string& key);
+  // After a token of the owner's was revoked: the jobs that none of its other tokens could submit.
+  void CancelNobodysJobs(const std::string& owner);
 
   ServerCore& core_;
   Gate& gate_;

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "proto/channel.h"
 
@@ -55,7 +56,11 @@ Callers::Callers(Gate& gate, Metrics& metrics) : gate_(gate), metrics_(metrics) 
 
 absl::StatusOr<Admitted> Callers::Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject) {
   Gate::Judgement judgement = gate_.Judge(CredentialsOf(context), call, subject);
-  if (judgement.caller.ok()) return Admitted{*std::move(judgement.caller), std::move(judgement.to_audit)};
+  if (judgement.caller.ok()) {
+    if (judgement.to_audit && !MayChange(*judgement.caller))
+      return absl::ResourceExhaustedError("too many changes come from one user; try again in a minute");
+    return Admitted{*std::move(judgement.caller), std::move(judgement.to_audit)};
+  }
   const absl::Status refusal = judgement.caller.status();
   if (absl::IsUnauthenticated(refusal)) metrics_.Add(Metric::kDeniedCalls, "unauthenticated");
   if (absl::IsPermissionDenied(refusal)) metrics_.Add(Metric::kDeniedCalls, "forbidden");
@@ -66,9 +71,15 @@ absl::StatusOr<Admitted> Callers::Admit(const grpc::CallbackServerContext& conte
   return refusal;
 }
 
-void Callers::Audit(const Admitted& admitted) {
-  if (admitted.to_audit) gate_.Keep(*admitted.to_audit);
+bool Callers::MayChange(const Principal& principal) {
+  const std::string& who = Sharer(principal);
+  if (who.empty() || principal.scopes.Has(Scope::kAdmin)) return true;
+  std::lock_guard lock(changes_mutex_);
+  return changes_.try_emplace(who, kChangesAtOnce, kChangesPerSecond)
+      .first->second.Take(1, Clock::System().Monotonic());
 }
+
+bool Callers::Audit(const Admitted& admitted) { return !admitted.to_audit || gate_.Keep(*admitted.to_audit); }
 
 void Callers::AuditFailure(const Admitted& admitted, const absl::Status& why) {
   if (!admitted.to_audit) return;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/allowance.h"
 #include "security/gate.h"
 #include "tuner_server/operations/metrics.h"
 #include "tuner_server/service/work_pool.h"
@@ -27,12 +28,22 @@ class Callers {
   // Both outlive it; the gate tells it of revocations.
   Callers(Gate& gate, Metrics& metrics);
 
-  // See Gate::Judge. Who is refused is counted, and audited on a thread of its own.
+  // Each change is a line of the audit, which stays. So many may one who is no admin make at once, and for long.
+  static constexpr double kChangesAtOnce = 1000, kChangesPerSecond = 20;
+
+  // See Gate::Judge. Who is refused is counted, and audited on a thread of its own. kResourceExhausted: too many
+  // changes.
   absl::StatusOr<Admitted> Admit(const grpc::CallbackServerContext& context, Call call, const Subject& subject);
-  // Waits for the store; for threads that may.
-  void Audit(const Admitted& admitted);
+  // Waits for the store; for threads that may. False: it could not be kept, and the log says so.
+  bool Audit(const Admitted& admitted);
   // What was audited before it was done was not done after all.
   void AuditFailure(const Admitted& admitted, const absl::Status& why);
+
+  // See Gate.
+  bool StillStands(const Principal& principal) const { return gate_.StillStands(principal); }
+  bool MaySubmit(const std::string& owner, const std::string& device_key) const {
+    return gate_.MaySubmit(owner, device_key);
+  }
 
   // PEM of the certificate whose key the caller proved to hold; empty: none.
   static std::string CertificateOf(const grpc::CallbackServerContext& context);
@@ -64,12 +75,16 @@ class Callers {
     Principal principal;
   };
 
+  bool MayChange(const Principal& principal);
+
   Gate& gate_;
   Metrics& metrics_;
   // Recursive: gRPC may end a call, and so its Lasting, on the thread that cancels it.
   std::recursive_mutex mutex_;
   std::map<int64_t, LastingCall> lasting_;
   int64_t next_id_ = 1;
+  std::mutex changes_mutex_;
+  std::map<std::string, Allowance> changes_;  // by who shares
   WorkPool refusals_{{.threads = 1, .waiting = 64, .bytes = 0}};
 };
 

@@ -19,6 +19,9 @@ namespace temper {
 
 inline constexpr size_t kLargestQuery = 4 << 20, kLargestReport = 1 << 20, kLargestGraph = 16 << 20;
 
+// Why a job ends that nobody could submit any more.
+inline constexpr char kNobodysJob[] = "the last token of its owner's that may submit it was revoked";
+
 // How many of a list are told at once, where `asked` is what the request says; 0: it does not say.
 inline constexpr int kMostAPage = 1000;
 inline int PageSize(int asked, int otherwise) { return asked == 0 ? otherwise : std::min(asked, kMostAPage); }
@@ -65,9 +68,9 @@ inline grpc::ServerUnaryReactor* AnswerFrom(WorkPool& pool, Callers& callers, gr
       pool.Run(who, bytes, [&callers, context, reactor, caller = *admitted, work = std::move(work)] {
         // Nobody waits for the answer to a call that was given up meanwhile.
         if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
-        callers.Audit(caller);
+        const bool audited = callers.Audit(caller);
         const absl::Status done = work();
-        if (!done.ok()) callers.AuditFailure(caller, done);
+        if (!done.ok() && audited) callers.AuditFailure(caller, done);
         reactor->Finish(ToGrpc(done));
       });
   if (!queued.ok()) reactor->Finish(ToGrpc(queued));

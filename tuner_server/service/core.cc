@@ -231,8 +231,8 @@ Dispatcher::SessionPage ServerCore::SessionsAfter(const std::string& after, size
   return Locked([&](Actions&) { return state_.SessionsAfter(after, most); });
 }
 
-void ServerCore::NoteAwaited(const std::string& key) {
-  Locked([&](Actions&) { state_.NoteAwaited(key, Now()); });
+void ServerCore::NoteAwaited(const std::string& who, const std::string& key) {
+  Locked([&](Actions&) { state_.NoteAwaited(who, key, Now()); });
 }
 
 FleetStatus ServerCore::Status() {
@@ -281,11 +281,22 @@ void ServerCore::SetPriority(int64_t id, int priority, PriorityDone done) {
   Locked([&](Actions& actions) { state_.SetPriority(id, priority, std::move(done), actions); });
 }
 
-absl::Status ServerCore::CancelJob(int64_t id) {
+absl::Status ServerCore::CancelJob(int64_t id, const std::string& reason) {
   const std::shared_ptr<JobPort> job = Locked([&](Actions&) { return state_.FindJob(id); });
   if (job == nullptr) return store_.GetJob(id).status();  // one that is over needs no cancelling
-  job->Stop("cancelled", "cancelled by request");
+  job->Stop("cancelled", reason);
   return absl::OkStatus();
+}
+
+int ServerCore::CancelJobsOf(const std::string& owner, const std::function<bool(const std::string&)>& whose,
+                             const std::string& reason) {
+  int cancelled = 0;
+  for (const std::shared_ptr<JobPort>& job : Locked([&](Actions&) { return state_.JobsOf(owner); })) {
+    if (!whose(job->spec().device_key)) continue;
+    job->Stop("cancelled", reason);
+    ++cancelled;
+  }
+  return cancelled;
 }
 
 absl::StatusOr<std::vector<JobRow>> ServerCore::Jobs(const JobFilter& filter) {

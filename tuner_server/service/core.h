@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,20 +39,23 @@ class ServerCore : private JobHost {
   absl::Status Leave(const std::string& session, const std::string& holder, const std::string& reason);
   void HoldBack(const std::string& session, const std::string& reason);
   void HoldBackKey(const std::string& key, const std::string& reason);
-  int AdmitDevice(const std::string& key, const std::string& fingerprint);
   std::set<std::string> HeldBack(const std::string& key);
+  int AdmitDevice(const std::string& key, const std::string& fingerprint);
   int Drain(const std::string& key, const std::string& name, const std::string& reason);
   int Undrain(const std::string& key, const std::string& name);
   void SubmitResults(std::vector<ItemResult> results, SubmitDone done);
 
   // `request`: the bytes that it goes on from after a restart.
   absl::StatusOr<int64_t> SubmitJob(JobSpec spec, std::string request);
-  absl::Status CancelJob(int64_t job);
+  absl::Status CancelJob(int64_t job, const std::string& reason);
+  // Those of the owner's that run or wait here and whose device key it is. Returns how many.
+  int CancelJobsOf(const std::string& owner, const std::function<bool(const std::string& device_key)>& whose,
+                   const std::string& reason);
   void SetPriority(int64_t job, int priority, PriorityDone done);
   absl::StatusOr<std::vector<JobRow>> Jobs(const JobFilter& filter);  // as they are now, those that run
   Dispatcher::SessionList Sessions(size_t offset, size_t most);
   Dispatcher::SessionPage SessionsAfter(const std::string& after, size_t most);
-  void NoteAwaited(const std::string& key);
+  void NoteAwaited(const std::string& who, const std::string& key);
   FleetStatus Status();
   Metrics& metrics() { return *options().metrics; }
   const Throughput& throughput() const { return throughput_; }

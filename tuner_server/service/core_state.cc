@@ -241,13 +241,18 @@ void CoreState::Tick(absl::Duration now, Actions& actions) {
   if (dispatcher_.Tick(now)) WakeAllJobs();
   std::ranges::move(dispatcher_.TakeGivenUp(), std::back_inserter(given_up_));
   ForgetOldJobs(now);
-  std::erase_if(awaited_, [&](const auto& entry) { return now - entry.second > kAwaitedFor; });
+  std::erase_if(awaited_, [&](const auto& entry) { return now - entry.second.said > kAwaitedFor; });
   AfterChange(now, actions);
   if (ticks_++ % kTicksBetweenPokes == 0) TendJobs(now, actions);
 }
 
-void CoreState::NoteAwaited(const std::string& key, absl::Duration now) {
-  if (awaited_.size() < kMostAwaited || awaited_.contains(key)) awaited_[key] = now;
+void CoreState::NoteAwaited(const std::string& who, const std::string& key, absl::Duration now) {
+  const auto own = std::ranges::count_if(awaited_, [&](const auto& entry) { return entry.second.who == who; });
+  if (awaited_.contains(key)) {
+    awaited_[key].said = now;
+  } else if (LeavesEnough(who, static_cast<size_t>(own), 1, awaited_.size(), kMostAwaited)) {
+    awaited_[key] = {who, now};
+  }
 }
 
 void CoreState::ForgetOldJobs(absl::Duration now) {
@@ -523,6 +528,14 @@ std::shared_ptr<JobPort> CoreState::FindJob(int64_t id) const {
   return job == jobs_.end() ? nullptr : job->second.port;
 }
 
+std::vector<std::shared_ptr<JobPort>> CoreState::JobsOf(const std::string& owner) const {
+  std::vector<std::shared_ptr<JobPort>> ports;
+  for (const auto& [id, job] : jobs_) {
+    if (job.port != nullptr && job.port->spec().owner == owner) ports.push_back(job.port);
+  }
+  return ports;
+}
+
 std::shared_ptr<JobFeed> CoreState::FindFeed(int64_t id) const {
   const auto job = jobs_.find(id);
   return job == jobs_.end() ? nullptr : job->second.feed;
@@ -554,7 +567,7 @@ FleetStatus CoreState::Status() const {
     ++status.jobs[job.feed->state()];
     if (job.port != nullptr) ++status.keys[job.port->spec().device_key].jobs;
   }
-  for (const auto& [key, said] : awaited_) status.keys[key].awaited = true;
+  for (const auto& [key, awaited] : awaited_) status.keys[key].awaited = true;
   status.workers = dispatcher_.SessionsByState();
   const Dispatcher::Failures& failures = dispatcher_.failures();
   status.failures = {{"lease_expired", failures.expired_leases},

@@ -89,7 +89,7 @@ class CoreState {
             Actions& actions);
   int Undrain(const std::string& key, const std::string& name, absl::Duration now, Actions& actions);
   // A client waits for a worker of the key. It says so again within seconds, for as long as it does.
-  void NoteAwaited(const std::string& key, absl::Duration now);
+  void NoteAwaited(const std::string& who, const std::string& key, absl::Duration now);
   // The call's connection broke. Nothing if it was answered already.
   void BreakSync(int64_t ticket, absl::Duration now, Actions& actions);
 
@@ -149,7 +149,8 @@ class CoreState {
   bool AddJob(int64_t id, size_t bytes, std::shared_ptr<JobPort> job);
   // What goes on from an earlier server.
   void GoOnFrom(const LeftBehind& left, absl::Duration now);
-  std::shared_ptr<JobPort> FindJob(int64_t id) const;   // null: it is over, or none of this server
+  std::shared_ptr<JobPort> FindJob(int64_t id) const;  // null: it is over, or none of this server
+  std::vector<std::shared_ptr<JobPort>> JobsOf(const std::string& owner) const;  // those that are not over
   std::shared_ptr<JobFeed> FindFeed(int64_t id) const;  // null: none of this server, or long over
   // Jobs that are over, to be destroyed without the lock: they wait for their thread.
   std::vector<std::shared_ptr<JobPort>> TakeRetired() { return std::exchange(retired_, {}); }
@@ -213,12 +214,12 @@ class CoreState {
   absl::Status CheckHolder(const std::string& session, const std::string& holder) const;
   void Park(SyncCall call, absl::Duration deadline, SyncDone done);
   SyncDone Unpark(ParkedCalls::iterator parked);
-  // Answers the waiting call if there is something to say.
   // Among those that wait for work of its kind.
   void Enlist(ParkedCalls::iterator parked);
   void Strike(ParkedCalls::iterator parked);
   // What is queued of this kind to whom it may be for, the oldest call first.
   void OfferTo(const DeviceKind& kind, absl::Duration now, Actions& actions);
+  // Answers the waiting call if there is something to say.
   void Offer(int64_t ticket, absl::Duration now, Actions& actions);
   void WakeAllJobs();
   void ForgetOldJobs(absl::Duration now);
@@ -242,7 +243,11 @@ class CoreState {
   std::map<std::string, int64_t> ticket_of_session_;          // of parked calls, one each
   std::map<DeviceKind, std::set<int64_t>> tickets_awaiting_;  // of those that may be granted work
   int64_t next_ticket_ = 1;
-  std::map<std::string, absl::Duration> awaited_;  // keys that clients wait for: when they said so last
+  struct Awaited {
+    std::string who;      // said so first
+    absl::Duration said;  // when anybody did last
+  };
+  std::map<std::string, Awaited> awaited_;  // by device key, those that clients wait for
   std::map<int64_t, Job> jobs_;
   std::multiset<std::pair<std::string, size_t>> reserved_;  // owner and bytes of jobs to come
   std::set<std::pair<std::string, std::string>> arriving_;  // owner and id of their requests

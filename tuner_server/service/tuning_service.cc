@@ -291,11 +291,16 @@ absl::Status CheckOver(Store& store, int64_t job) {
   return IsFinalJobState(row.state) ? absl::OkStatus() : NotLive(job);
 }
 
-absl::Status Begin(ServerCore& core, const std::string& owner, const v1::SubmitJobRequest& request,
-                   v1::SubmitJobReply* reply) {
+absl::Status Begin(ServerCore& core, const Callers& callers, const Principal& caller,
+                   const v1::SubmitJobRequest& request, v1::SubmitJobReply* reply) {
   TEMPER_ASSIGN_OR_RETURN(JobSpec spec, FromWire(request));
-  spec.owner = owner;
+  spec.owner = caller.owner;
   TEMPER_ASSIGN_OR_RETURN(const int64_t job, core.SubmitJob(std::move(spec), request.SerializeAsString()));
+  // A revocation ends the jobs that it finds; this one may have come after it.
+  if (!callers.StillStands(caller) && !callers.MaySubmit(caller.owner, request.device_key())) {
+    TEMPER_RETURN_IF_ERROR(core.CancelJob(job, kNobodysJob));
+    return absl::UnauthenticatedError("the token was revoked meanwhile");
+  }
   reply->set_job(job);
   return absl::OkStatus();
 }
@@ -316,7 +321,7 @@ grpc::ServerUnaryReactor* TuningServiceImpl::SubmitJob(grpc::CallbackServerConte
   const auto caller = Admit(callers_, *context, *request, kLargestGraph, Call::kSubmitJob,
                             {.device_key = request->device_key(), .text = request->model()});
   return AnswerFrom(submissions_, callers_, context, caller, request->ByteSizeLong(),
-                    [=, this] { return Begin(core_, caller->principal.owner, *request, reply); });
+                    [=, this] { return Begin(core_, callers_, caller->principal, *request, reply); });
 }
 
 grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::CallbackServerContext* context,
@@ -341,9 +346,11 @@ grpc::ServerWriteReactor<v1::JobEvent>* TuningServiceImpl::WatchJob(grpc::Callba
 grpc::ServerUnaryReactor* TuningServiceImpl::CancelJob(grpc::CallbackServerContext* context,
                                                        const v1::CancelJobRequest* request, v1::CancelJobReply* reply) {
   const JobSubject about = SubjectOf(request->job());
-  return AnswerFrom(
-      reads_, callers_, context, Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, about.subject), 0,
-      [=, this] { return about.live ? core_.CancelJob(request->job()) : CheckOver(core_.store(), request->job()); });
+  return AnswerFrom(reads_, callers_, context,
+                    Admit(callers_, *context, *request, kLargestQuery, Call::kCancelJob, about.subject), 0, [=, this] {
+                      return about.live ? core_.CancelJob(request->job(), "cancelled by request")
+                                        : CheckOver(core_.store(), request->job());
+                    });
 }
 
 grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerContext* context,
@@ -354,10 +361,15 @@ grpc::ServerUnaryReactor* TuningServiceImpl::SetPriority(grpc::CallbackServerCon
   if (!admitted.ok()) return Answer(context, admitted.status());
   if (!about.live) return Answer(context, NotLive(request->job()));
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status queued = reads_.Run(Sharer(admitted->principal), 0, [=, this] {
-    callers_.Audit(*admitted);
-    core_.SetPriority(request->job(), request->priority(),
-                      [reactor](const absl::Status& stored) { reactor->Finish(ToGrpc(stored)); });
+  const std::string who = Sharer(admitted->principal);
+  const absl::Status queued = reads_.Run(who, 0, [=, this, admitted = *admitted] {
+    const bool audited = callers_.Audit(admitted);
+    core_.SetPriority(request->job(), request->priority(), [=, this](const absl::Status& stored) {
+      reactor->Finish(ToGrpc(stored));
+      if (stored.ok() || !audited) return;
+      // Not on the thread that commits.
+      (void)reads_.Run(who, 0, [=, this] { callers_.AuditFailure(admitted, stored); });
+    });
   });
   if (!queued.ok()) reactor->Finish(ToGrpc(queued));
   return reactor;
@@ -378,7 +390,7 @@ grpc::ServerUnaryReactor* TuningServiceImpl::ListDevices(grpc::CallbackServerCon
   if (const std::string& key = request->awaited_key(); !key.empty()) {
     const absl::Status may = Allowed(admitted->principal, Call::kSubmitJob, {.device_key = key});
     if (!may.ok()) return Answer(context, may);
-    core_.NoteAwaited(key);
+    core_.NoteAwaited(Sharer(admitted->principal), key);
   }
   return AnswerFrom(lists_, callers_, context, admitted, 0, [=, this] {
     FillDevices(core_, *request, reply);

@@ -72,11 +72,13 @@ absl::StatusOr<Admitted> Callers::Admit(const grpc::CallbackServerContext& conte
 }
 
 bool Callers::MayChange(const Principal& principal) {
+  constexpr size_t kMostKnown = 1024;  // names, which on an open server are what callers say
   const std::string& who = Sharer(principal);
   if (who.empty() || principal.scopes.Has(Scope::kAdmin)) return true;
+  const absl::Duration now = Clock::System().Monotonic();
   std::lock_guard lock(changes_mutex_);
-  return changes_.try_emplace(who, kChangesAtOnce, kChangesPerSecond)
-      .first->second.Take(1, Clock::System().Monotonic());
+  if (changes_.size() >= kMostKnown) std::erase_if(changes_, [now](const auto& of) { return of.second.IsWhole(now); });
+  return changes_.try_emplace(who, kChangesAtOnce, kChangesPerSecond).first->second.Take(1, now);
 }
 
 bool Callers::Audit(const Admitted& admitted) { return !admitted.to_audit || gate_.Keep(*admitted.to_audit); }

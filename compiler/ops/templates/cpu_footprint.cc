@@ -34,7 +34,7 @@ struct Rates {
   double vectors = 1.5, broadcasts = 1.5;
   double turn = 0;  // cycles for each turn of the loop over a tile's steps, beside what it does for the tile
 };
-// By what their makers publish; none of them was measured.
+// Multiply-adds are those of LLVM's models of these CPUs, and the rest is estimated: none of them was measured.
 Rates RatesOfArm(const CpuTarget& t) {
   const auto is = [&](std::initializer_list<std::string_view> names) {
     return std::ranges::find(names, t.cpu) != names.end();

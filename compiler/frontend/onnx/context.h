@@ -224,7 +224,7 @@ std::span<const TableEntry> ElementwiseTable(), ConvTable(), MoveTable(), PadTab
     AttentionTable(), ReduceTable(), ResizeTable(), RecurrentTable(), SampleTable(), SortTable(), KnownTable(),
     MathTable(), QuantizeTable(), ControlTable(), SequenceTable(), ContribTable(), SignalTable(), LossTable(),
     PoolTable(), RoiTable(), BoxesTable(), ScatterTable(), SelectTable(), BitsTable(), GroupAttentionTable(),
-    ContribRecurrentTable();
+    ContribRecurrentTable(), ContribLayoutTable(), RandomTable();
 // Null if the operator is not supported. The domains that are known are ONNX's own and com.microsoft.
 inline constexpr std::string_view kContribDomain = "com.microsoft";
 const TableEntry* FindConverter(const onnx::NodeProto& node);

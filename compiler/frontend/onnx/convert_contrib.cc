@@ -88,6 +88,9 @@ absl::Status EmbedLayerNorm(Context& c, const OnnxNode& n) {
   OnnxNode call = n;
   if (n.Input(8) == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(call.inputs[3], c.Slice(n.Input(3), 0, 0, ids[1]));
+    if (const Varying* own = c.VaryingAlong(n.Input(0), 1)) {
+      TEMPER_ASSIGN_OR_RETURN(call.inputs[3], WithVaryings(c, call.inputs[3], {{0, own->extent}}));
+    }
   }
   Rewrite r(c, call);
   std::string sum = r.Add("Gather", {r.Operand(2), r.Operand(0)});
@@ -97,6 +100,20 @@ absl::Status EmbedLayerNorm(Context& c, const OnnxNode& n) {
   const std::string y = r.Add("LayerNormalization", {sum, r.Operand(5), r.Operand(6)});
   r.With("epsilon", n.Float("epsilon", 1e-12));
   return r.Finish({y, "", sum});
+}
+
+// Embeddings and the norm's weights are quantised; their scales follow the mask, then their zero points.
+absl::Status QEmbedLayerNorm(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  NodeNames floats;
+  for (size_t i = 2; i < 7; ++i)
+    floats.push_back(
+        r.Operand(i).empty() ? "" : r.Add("DequantizeLinear", {r.Operand(i), r.Operand(i + 6), r.Operand(i + 11)}));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<ValueId> values, r.Values(floats));
+  OnnxNode call = n;
+  call.inputs.resize(8, kNoValue);
+  std::ranges::copy(values, call.inputs.begin() + 2);
+  return EmbedLayerNorm(c, call);
 }
 
 // --- products ---
@@ -411,15 +428,20 @@ std::string Numbers(Rewrite& r, Context& c, ValueId like, const std::string& y, 
 
 template <const char* const& op>
 absl::Status QLinearUnary(Context& c, const OnnxNode& n) {
-  if (n.Int("channels_last", 0) != 0) return absl::UnimplementedError("channels_last is not supported");
   if (n.proto.op_type() == "QLinearSoftmax" && n.Int("opset", 13) < 13) {
     TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(n.Int("axis", -1), c.Rank(n.Input(0))));
     if (axis + 1 != c.Rank(n.Input(0)))
       return absl::UnimplementedError("before opset 13 only the last axis is supported");
   }
+  const int64_t rank = c.Rank(n.Input(0));
+  const bool last = n.Int("channels_last", 0) != 0;
+  if (last && rank < 3) return absl::InvalidArgumentError("takes an image");
   Rewrite r(c, n);
-  const std::string y = r.Add(op, {Floats(r, 0)});
+  std::string y = Floats(r, 0);
+  if (last) y = r.ChannelsSecond(y, rank);
+  y = r.Add(op, {y});
   r.WithCalls({"channels_last", "opset"});
+  if (last) y = r.ChannelsLast(y, rank);
   return r.Finish({Numbers(r, c, n.Input(0), y, 3)});
 }
 
@@ -428,6 +450,13 @@ absl::Status QLinearBinary(Context& c, const OnnxNode& n) {
   Rewrite r(c, n);
   const std::string a = Floats(r, 0), b = Floats(r, 3);
   return r.Finish({Numbers(r, c, n.Input(0), r.Add(op, {a, b}), 6)});
+}
+
+// Behind the condition come three operands for each choice.
+absl::Status QLinearWhere(Context& c, const OnnxNode& n) {
+  Rewrite r(c, n);
+  const std::string y = r.Add("Where", {r.Operand(0), Floats(r, 1), Floats(r, 4)});
+  return r.Finish({Numbers(r, c, n.Input(1), y, 7)});
 }
 
 // The scale and the zero point of the result come first, then three operands for each part.
@@ -522,6 +551,7 @@ std::span<const TableEntry> ContribTable() {
       {"SkipLayerNormalization", SkipLayerNorm, 3, Extents::kAlongAnyAxis},
       {"SkipSimplifiedLayerNormalization", SkipLayerNorm, 3, Extents::kAlongAnyAxis},
       {"EmbedLayerNormalization", EmbedLayerNorm, 1, Extents::kAlongAnyAxis},
+      {"QEmbedLayerNormalization", QEmbedLayerNorm, 1, Extents::kAlongAnyAxis},
       {"FusedMatMul", FusedMatMul, 2, Extents::kAlongAnyAxis},
       {"TransposeMatMul", FusedMatMul, 2, Extents::kAlongAnyAxis},  // its older name
       {"FusedConv", WithActivation, 2, Extents::kAlongAnyAxis},
@@ -535,8 +565,9 @@ std::span<const TableEntry> ContribTable() {
       {"QLinearSigmoid", QLinearUnary<kSigmoid>, 4, Extents::kAlongAnyAxis},
       {"QLinearLeakyRelu", QLinearUnary<kLeakyRelu>, 4, Extents::kAlongAnyAxis},
       {"QLinearSoftmax", QLinearUnary<kSoftmax>, 4, Extents::kAlongAnyAxis},
-      {"QLinearAveragePool", QLinearUnary<kAveragePool>, 4},
-      {"QLinearGlobalAveragePool", QLinearUnary<kGlobalAveragePool>, 4},
+      {"QLinearAveragePool", QLinearUnary<kAveragePool>, 4, Extents::kAlongAnyAxis},
+      {"QLinearGlobalAveragePool", QLinearUnary<kGlobalAveragePool>, 4, Extents::kAlongAnyAxis},
+      {"QLinearWhere", QLinearWhere, 9, Extents::kAlongAnyAxis},
       {"QLinearConcat", QLinearConcat, 5, Extents::kAlongAnyAxis},
       {"QGemm", QGemm, 6, Extents::kAlongAnyAxis},
       {"Attention", FusedAttention, 2, Extents::kAlongAnyAxis},

@@ -1,6 +1,8 @@
 // Nodes of ONNX's operators that are added in place of one node.
 #pragma once
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/nodes.h"
 
@@ -45,12 +47,28 @@ class Rewrite {
     a.set_s(value);
     return *this;
   }
+  Rewrite& With(const char* name, const std::vector<int64_t>& values) {
+    onnx::AttributeProto& a = Attribute(name, onnx::AttributeProto::INTS);
+    a.mutable_ints()->Assign(values.begin(), values.end());
+    return *this;
+  }
   // Those that the call has under the same names, but for these.
   void WithCalls(const NodeNames& but = {}) {
     onnx::NodeProto& node = nodes_[nodes_.size() - 1];
     for (const onnx::AttributeProto& a : n_.proto.attribute()) {
       if (std::ranges::find(but, a.name()) == but.end()) *node.add_attribute() = a;
     }
+  }
+  // Nodes that move an image's last axis behind its first, and back.
+  std::string ChannelsSecond(const std::string& image, int64_t rank) {
+    std::vector<int64_t> perm = AxesFrom(0, rank);
+    std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+    return Transposed(image, perm);
+  }
+  std::string ChannelsLast(const std::string& image, int64_t rank) {
+    std::vector<int64_t> perm = AxesFrom(0, rank);
+    std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+    return Transposed(image, perm);
   }
   std::string Number(double value) {
     const std::string name = absl::StrCat("number", numbers_.size());
@@ -86,6 +104,11 @@ class Rewrite {
  private:
   static constexpr int kOpset = 23;  // of the nodes that are added
 
+  std::string Transposed(const std::string& v, const std::vector<int64_t>& perm) {
+    const std::string y = Add("Transpose", {v});
+    With("perm", perm);
+    return y;
+  }
   onnx::AttributeProto& Attribute(const char* name, onnx::AttributeProto::AttributeType type) {
     onnx::AttributeProto* a = nodes_[nodes_.size() - 1].add_attribute();
     a->set_name(name);

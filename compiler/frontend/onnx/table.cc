@@ -8,14 +8,14 @@ namespace {
 using Tables = std::vector<std::span<const TableEntry>>;
 
 Tables Own() {
-  return {ElementwiseTable(), ConvTable(),      MoveTable(),     PadTable(),    IndexTable(),
-          EinsumTable(),      AttentionTable(), ReduceTable(),   BoxesTable(),  ResizeTable(),
-          RecurrentTable(),   SampleTable(),    SortTable(),     KnownTable(),  MathTable(),
-          QuantizeTable(),    ControlTable(),   SequenceTable(), SignalTable(), LossTable(),
-          PoolTable(),        RoiTable(),       ScatterTable(),  SelectTable(), BitsTable()};
+  return {ElementwiseTable(), ConvTable(),   MoveTable(),  PadTable(),      IndexTable(),     EinsumTable(),
+          AttentionTable(),   ReduceTable(), BoxesTable(), ResizeTable(),   RecurrentTable(), SampleTable(),
+          SortTable(),        KnownTable(),  MathTable(),  QuantizeTable(), ControlTable(),   SequenceTable(),
+          SignalTable(),      LossTable(),   PoolTable(),  RoiTable(),      ScatterTable(),   SelectTable(),
+          BitsTable(),        RandomTable()};
 }
 
-Tables Contrib() { return {ContribTable(), GroupAttentionTable(), ContribRecurrentTable()}; }
+Tables Contrib() { return {ContribTable(), GroupAttentionTable(), ContribRecurrentTable(), ContribLayoutTable()}; }
 
 const TableEntry* FindIn(const Tables& tables, std::string_view op) {
   for (const std::span<const TableEntry> table : tables) {

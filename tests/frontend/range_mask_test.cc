@@ -315,7 +315,7 @@ TEST(OnnxMasks, PadsThatMakeUpNoKnownNumber) {
     return Refusal(m);
   };
   EXPECT_EQ(refusal("own", "constant"), "");
-  EXPECT_THAT(refusal("other", "constant"), HasSubstr("as many pads as only the run knows"));
+  EXPECT_EQ(refusal("other", "constant"), "");  // which has another length for each
   EXPECT_THAT(refusal("own", "edge"), HasSubstr("as many pads as only the run knows"));
 }
 

@@ -346,8 +346,28 @@ Context::Sum Context::SumOf(ValueId extent) const {
   const std::optional<Stops> stops = StopsIn(extent);
   const bool adds = stops && stops->stride == 1;
   const ValueId base = adds ? stops->of : extent;
-  const auto terms = terms_.find(base);
-  return {terms == terms_.end() ? std::vector{base} : terms->second, adds ? stops->more + 1 : 0};
+  const int64_t number = adds ? stops->more + 1 : 0;
+  const auto sum = sums_.find(base);
+  if (sum == sums_.end()) return {{base}, {}, number};
+  return {sum->second.first, sum->second.second, number};
+}
+
+bool Context::IsPlain(ValueId extent) const {
+  const Sum sum = SumOf(extent);
+  const auto hidden = g_.inputs.end() - g_.hidden_inputs;
+  return sum.less.empty() && std::ranges::all_of(sum.terms, [&](ValueId v) {
+           return std::find(hidden, g_.inputs.end(), v) != g_.inputs.end();
+         });
+}
+
+void Context::MustAgree(ValueId a, ValueId b) {
+  agreements_.pairs.insert(std::minmax(a, b));
+  if (IsPlain(a) != IsPlain(b)) agreements_.plain.try_emplace(IsPlain(a) ? b : a, IsPlain(a) ? a : b);
+}
+
+ValueId Context::PlainOf(ValueId extent) const {
+  const auto found = agreements_.plain.find(extent);
+  return found == agreements_.plain.end() ? extent : found->second;
 }
 
 int64_t Context::JoinedFrom(ValueId extent) const {

@@ -116,13 +116,15 @@ class Context {
   };
   std::optional<Stops> StopsIn(ValueId extent) const;
   void SetStops(ValueId extent, Stops stops) { stops_[extent] = stops; }
-  // Extents as sums: of others, each as often as it is added, and of a number.
+  // Extents as sums: of others, each as often as it is added, without others, and of a number.
   struct Sum {
-    std::vector<ValueId> terms;  // ascending
+    std::vector<ValueId> terms, less;  // ascending; none is in both
     int64_t number = 0;
   };
   Sum SumOf(ValueId extent) const;
-  void SetTerms(ValueId extent, std::vector<ValueId> terms) { terms_[extent] = std::move(terms); }
+  void SetTerms(ValueId extent, std::vector<ValueId> terms, std::vector<ValueId> less = {}) {
+    sums_[extent] = {std::move(terms), std::move(less)};
+  }
   // Of how many lines each of several parts was taken that were joined again, and are so many; 0: of another number
   // each, or no such parts.
   int64_t JoinedFrom(ValueId extent) const;
@@ -138,8 +140,15 @@ class Context {
   void KeepMade(std::string what, ValueId v) { made_[std::move(what)] = v; }
 
   // Two extents that are one number at each length that the model itself takes.
-  void MustAgree(ValueId a, ValueId b) { agreements_.insert(std::minmax(a, b)); }
-  const std::set<std::pair<ValueId, ValueId>>& agreements() const { return agreements_; }
+  void MustAgree(ValueId a, ValueId b);
+  struct Agreements {
+    std::set<std::pair<ValueId, ValueId>> pairs;
+    std::map<ValueId, ValueId> plain;  // see PlainOf
+  };
+  const Agreements& agreements() const { return agreements_; }
+  void SetAgreements(Agreements agreements) { agreements_ = std::move(agreements); }  // as they were before
+  // An extent that this one must agree with and that is a sum of inputs' ranges, if it is none itself.
+  ValueId PlainOf(ValueId extent) const;
 
   // What is under an ONNX name: here, or in the scopes around up to one that is closed; null if nothing is.
   const Bound* Find(const std::string& name) const;
@@ -180,6 +189,7 @@ class Context {
   std::vector<Names> scopes_ = std::vector<Names>(1);
   std::string node_name_;
   bool Vary(const std::vector<ValueId>& values) const;  // any of them
+  bool IsPlain(ValueId extent) const;                   // a sum of inputs' ranges
   // Makes a constant of the value of the latest node, where that is a part of a shape and the part does not vary.
   bool KnowExtents(ValueId v);
   absl::StatusOr<ValueId> CallVarying(std::string op, Attrs attrs, std::vector<ValueId> inputs);
@@ -188,10 +198,10 @@ class Context {
   std::map<ValueId, int64_t> most_, least_;  // by extent
   std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
   std::map<ValueId, Stops> stops_;
-  std::map<ValueId, std::vector<ValueId>> terms_;
+  std::map<ValueId, std::pair<std::vector<ValueId>, std::vector<ValueId>>> sums_;
   std::map<ValueId, int64_t> joined_;
   std::map<std::string, ValueId> made_;
-  std::set<std::pair<ValueId, ValueId>> agreements_;
+  Agreements agreements_;
   size_t steps_ = 0;
   int64_t computed_bytes_ = 0;  // of results that were computed while importing
 };

@@ -168,7 +168,10 @@ absl::StatusOr<ValueId> Seen(Context& c, const OnnxNode& n, ValueId mask, ValueI
     TEMPER_ASSIGN_OR_RETURN(conditions.back(), AsManyAs(c, conditions.back(), of));
   }
   if (lengths != kNoValue && reach.right != 0) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId within, WithinLengths(c, lengths, keys));
+    TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinLengths(c, lengths, keys));
+    if (const Varying* own = c.VaryingAlong(of, 3)) {
+      TEMPER_ASSIGN_OR_RETURN(within, WithVaryings(c, within, {*own}));
+    }
     conditions.push_back(within);
   }
   ValueId seen = kNoValue;

@@ -5,6 +5,9 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/bounds.h"
+#include "compiler/frontend/onnx/extents.h"
+#include "compiler/frontend/onnx/formula.h"
 #include "compiler/frontend/onnx/nodes.h"
 
 namespace temper::onnx_frontend {
@@ -13,6 +16,33 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostTurns = 4096;
+
+// What numbers an operand of a comparison can be.
+Bounds BoundsOfLength(Context& c, ValueId v) {
+  const Context::Agreements before = c.agreements();
+  const absl::StatusOr<Dims> dims = DimsOf(c, v, "a condition");
+  c.SetAgreements(before);
+  if (!dims.ok() || dims->most.size() != 1) return BoundsOf(c, v);
+  const double most = static_cast<double>(dims->most[0]);
+  if (dims->varyings.empty()) return {most, most};
+  const ValueId extent = dims->varyings[0].extent;
+  return {c.SumOf(extent).less.empty() ? static_cast<double>(c.LeastOf(extent)) : -most, most};
+}
+
+// What a comparison of lengths is at each length that a run may have: exporters ask whether an axis has one element.
+std::optional<bool> AlwaysSo(Context& c, ValueId condition) {
+  const std::optional<Node> made = c.MakerOf(condition);
+  if (!made.has_value() || made->inputs.size() != 2) return std::nullopt;
+  const bool equal = made->op == "equal", more = made->op == "greater" || made->op == "less_equal";
+  if (!equal && !more && made->op != "less" && made->op != "greater_equal") return std::nullopt;
+  const Bounds a = BoundsOfLength(c, made->inputs[0]), b = BoundsOfLength(c, made->inputs[1]);
+  if (equal) return a.most < b.least || b.most < a.least ? std::optional(false) : std::nullopt;
+  // a > b and a <= b, or a < b and a >= b.
+  const bool strict = made->op == "greater" || made->op == "less";
+  const Bounds &high = more ? a : b, &low = more ? b : a;
+  if (high.least > low.most) return strict;
+  return high.most <= low.least ? std::optional(!strict) : std::nullopt;
+}
 
 // True, false, or what the run decides.
 absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
@@ -103,7 +133,8 @@ absl::Status SetAll(Context& c, const OnnxNode& n, std::vector<Bound> results) {
 absl::Status If(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* yes, BodyOf(n, "then_branch"));
   TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* no, BodyOf(n, "else_branch"));
-  TEMPER_ASSIGN_OR_RETURN(const std::optional<bool> known, KnownTruth(c, n.Input(0)));
+  TEMPER_ASSIGN_OR_RETURN(std::optional<bool> known, KnownTruth(c, n.Input(0)));
+  if (!known.has_value()) known = AlwaysSo(c, n.Input(0));
   if (known.has_value()) {
     TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *known ? *yes : *no, {}, n.opset));
     return SetAll(c, n, std::move(results));
@@ -131,6 +162,34 @@ absl::StatusOr<ValueId> Stacked(Context& c, const std::vector<Bound>& turns, int
   return parts.size() == 1 ? parts[0] : c.Concat(std::move(parts), axis);
 }
 
+// Whether a run has that many turns and one more.
+absl::StatusOr<ValueId> IsBefore(Context& c, int64_t turn, ValueId count) {
+  return c.Call("less", {}, {c.Scalar(DType::kI64, static_cast<double>(turn)), count});
+}
+// The number of the turn, or of the last one where there are not so many.
+absl::StatusOr<ValueId> LastUpTo(Context& c, int64_t turn, ValueId count) {
+  Formula f(c, DType::kI64);
+  const ValueId last = f.Call("max", {f.Plus(count, -1), f.Number(0)});
+  const ValueId number = f.Call("min", {f.Number(static_cast<double>(turn)), last});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return number;
+}
+
+// What a scan sees of an operand in one of its turns, of which there are `count`, or `steps` where it is kNoValue.
+absl::StatusOr<ValueId> Scanned(Context& c, ValueId v, int64_t axis, int64_t step, int64_t steps, ValueId count,
+                                bool back) {
+  if (count == kNoValue) return c.Element(v, axis, back ? steps - 1 - step : step);
+  if (!back && step < c.LeastOf(count)) return c.Element(v, axis, step);
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, LastUpTo(c, step, count));
+  if (back) {
+    Formula f(c, DType::kI64);
+    at = f.Call("max", {f.Sub(f.Plus(count, -1), at), f.Number(0)});
+    TEMPER_RETURN_IF_ERROR(f.status());
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
+  return c.Gather(v, at, axis);
+}
+
 // The operands of a node from `first` on: tensors and sequences.
 std::vector<Bound> OperandsFrom(Context& c, const OnnxNode& n, int first) {
   std::vector<Bound> operands;
@@ -156,7 +215,13 @@ class LoopTurns {
       TEMPER_ASSIGN_OR_RETURN(const std::optional<bool> known, KnownTruth(c_, goes_on));
       if (known == false) return Finish();
       if (turn >= kMostTurns || (!known.has_value() && !bounded_)) return Endless(known.has_value());
-      TEMPER_RETURN_IF_ERROR(Turn(turn, known.has_value(), goes_on));
+      if (known.has_value() && count_ != kNoValue && turn >= c_.LeastOf(count_)) {
+        TEMPER_RETURN_IF_ERROR(CountedTurn(turn, goes_on));
+      } else {
+        if (count_ != kNoValue && !known.has_value())
+          return absl::UnimplementedError("its end depends on the model's inputs, and so does the number of turns");
+        TEMPER_RETURN_IF_ERROR(Turn(turn, known.has_value(), goes_on));
+      }
     }
     return Finish();
   }
@@ -171,9 +236,37 @@ class LoopTurns {
   absl::StatusOr<int64_t> MostTurns() {
     bounded_ = n_.Input(0) != kNoValue;
     if (!bounded_) return std::numeric_limits<int64_t>::max();
-    TEMPER_ASSIGN_OR_RETURN(const int64_t known, c_.KnownInt(n_.Input(0), "the number of turns"));
+    constexpr const char* kWhat = "the number of turns";
+    if (c_.Known(n_.Input(0)) == nullptr && NumElements(c_.ShapeOf(n_.Input(0))) == 1) {
+      TEMPER_ASSIGN_OR_RETURN(const Dims told, DimsOf(c_, n_.Input(0), kWhat));
+      if (!told.varyings.empty()) count_ = told.varyings[0].extent;
+      bounded_ = told.most[0] <= kMostTurns;
+      return told.most[0];
+    }
+    TEMPER_ASSIGN_OR_RETURN(const int64_t known, c_.KnownInt(n_.Input(0), kWhat));
     bounded_ = known <= kMostTurns;
     return known;
+  }
+
+  // One that a run may have no more: then it does again what the last one did, and nothing comes of it.
+  absl::Status CountedTurn(int64_t turn, ValueId& goes_on) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId there, IsBefore(c_, turn, count_));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId number, LastUpTo(c_, turn, count_));
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Body(number, goes_on));
+    for (size_t i = 0; i < carried_.size(); ++i) {
+      TEMPER_ASSIGN_OR_RETURN(carried_[i], Choose(c_, there, results[i + 1], carried_[i]));
+    }
+    for (size_t i = 0; i < turns_.size(); ++i) turns_[i].push_back(results[carried_.size() + 1 + i]);
+    goes_on = results[0].value;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<Bound>> Body(ValueId number, ValueId goes_on) {
+    std::vector<Bound> inputs = {Bound{number, std::nullopt}, Bound{goes_on, std::nullopt}};
+    inputs.insert(inputs.end(), carried_.begin(), carried_.end());
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c_, body_, inputs, n_.opset));
+    if (results[0].value == kNoValue) return absl::InvalidArgumentError("its body's first result is no condition");
+    return results;
   }
 
   absl::Status Endless(bool known) const {
@@ -185,11 +278,8 @@ class LoopTurns {
   absl::Status Turn(int64_t turn, bool known, ValueId& goes_on) {
     if (!known && !turns_.empty())
       return absl::UnimplementedError("its end depends on the model's inputs, and so would the shape of a result");
-    std::vector<Bound> inputs = {Bound{c_.Scalar(DType::kI64, static_cast<double>(turn)), std::nullopt},
-                                 Bound{goes_on, std::nullopt}};
-    inputs.insert(inputs.end(), carried_.begin(), carried_.end());
-    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c_, body_, inputs, n_.opset));
-    if (results[0].value == kNoValue) return absl::InvalidArgumentError("its body's first result is no condition");
+    TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results,
+                            Body(c_.Scalar(DType::kI64, static_cast<double>(turn)), goes_on));
     for (size_t i = 0; i < carried_.size(); ++i) {
       Bound& next = results[i + 1];
       if (!known) {
@@ -216,7 +306,10 @@ class LoopTurns {
         results.emplace_back();
         continue;
       }
-      TEMPER_ASSIGN_OR_RETURN(const ValueId v, Stacked(c_, turns, 0));
+      TEMPER_ASSIGN_OR_RETURN(ValueId v, Stacked(c_, turns, 0));
+      if (count_ != kNoValue) {
+        TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c_, v, {{0, count_}}));
+      }
       results.push_back(Bound{v, std::nullopt});
     }
     return SetAll(c_, n_, std::move(results));
@@ -228,6 +321,7 @@ class LoopTurns {
   std::vector<Bound> carried_;
   std::vector<std::vector<Bound>> turns_;  // of each result that is stacked
   bool bounded_ = false;
+  ValueId count_ = kNoValue;  // of turns, where only the run knows it
 };
 
 absl::Status Loop(Context& c, const OnnxNode& n) {
@@ -256,6 +350,7 @@ absl::Status Scan(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const Ints out_back, Each(n, "scan_output_directions", static_cast<size_t>(stacked)));
   std::vector<Bound> inputs = OperandsFrom(c, n, 0);
   int64_t steps = -1;
+  ValueId count = kNoValue;  // of steps, where only the run knows it
   for (size_t i = 0; i < axes.size(); ++i) {
     const ValueId v = inputs[static_cast<size_t>(states) + i].value;
     if (v == kNoValue) return absl::InvalidArgumentError("what it scans are tensors");
@@ -263,25 +358,45 @@ absl::Status Scan(Context& c, const OnnxNode& n) {
     const int64_t extent = c.ShapeOf(v)[static_cast<size_t>(axes[i])];
     if (steps >= 0 && extent != steps) return absl::InvalidArgumentError("what it scans differs in length");
     steps = extent;
+    const Varying* own = c.VaryingAlong(v, axes[i]);
+    if (i > 0 && (own == nullptr) != (count == kNoValue))
+      return absl::UnimplementedError("what it scans has a length that is known and one that is not");
+    if (own == nullptr) continue;
+    TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "Scan"));
+    if (i > 0 && own->extent != count) c.MustAgree(own->extent, count);
+    count = own->extent;
   }
+  if (count != kNoValue && std::ranges::count(out_back, 0) != std::ssize(out_back))
+    return absl::UnimplementedError("what only the run knows the end of does not begin there");
   if (steps > kMostTurns) return absl::UnimplementedError(absl::StrCat(steps, " turns are not supported"));
   const std::vector<Bound> whole = inputs;
   std::vector<std::vector<Bound>> turns(static_cast<size_t>(stacked));
   for (int64_t step = 0; step < steps; ++step) {
     for (size_t i = 0; i < axes.size(); ++i) {
       const size_t operand = static_cast<size_t>(states) + i;
-      const int64_t at = back[i] != 0 ? steps - 1 - step : step;
-      TEMPER_ASSIGN_OR_RETURN(inputs[operand].value, c.Element(whole[operand].value, axes[i], at));
+      TEMPER_ASSIGN_OR_RETURN(inputs[operand].value,
+                              Scanned(c, whole[operand].value, axes[i], step, steps, count, back[i] != 0));
     }
     TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *body, inputs, n.opset));
-    for (size_t i = 0; i < static_cast<size_t>(states); ++i) inputs[i] = results[i];
+    for (size_t i = 0; i < static_cast<size_t>(states); ++i) {
+      if (count != kNoValue && step >= c.LeastOf(count)) {
+        TEMPER_ASSIGN_OR_RETURN(const ValueId there, IsBefore(c, step, count));
+        TEMPER_ASSIGN_OR_RETURN(inputs[i], Choose(c, there, results[i], inputs[i]));
+      } else {
+        inputs[i] = results[i];
+      }
+    }
     for (size_t i = 0; i < turns.size(); ++i) {
       turns[i].insert(out_back[i] != 0 ? turns[i].begin() : turns[i].end(), results[static_cast<size_t>(states) + i]);
     }
   }
   std::vector<Bound> results(inputs.begin(), inputs.begin() + states);
   for (size_t i = 0; i < turns.size(); ++i) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, Stacked(c, turns[i], out_axes[i]));
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, Stacked(c, turns[i], out_axes[i]));
+    if (count != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(out_axes[i], c.Rank(v)));
+      TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c, v, {{axis, count}}));
+    }
     results.push_back(Bound{v, std::nullopt});
   }
   return SetAll(c, n, std::move(results));

@@ -305,9 +305,9 @@ absl::Status Dropout(Context& c, const OnnxNode& n) {
       return absl::UnimplementedError("training_mode is not supported");
   }
   if (n.proto.output_size() > 1 && !n.proto.output(1).empty()) {
-    TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "Dropout's mask"));
     const DType dtype = n.opset < kFirstOfBools ? c.TypeOf(n.Input(0)).dtype : DType::kBool;
-    TEMPER_ASSIGN_OR_RETURN(const ValueId stays, c.Expand(c.Scalar(dtype, 1), c.ShapeOf(n.Input(0))));
+    TEMPER_ASSIGN_OR_RETURN(ValueId stays, c.Expand(c.Scalar(dtype, 1), c.ShapeOf(n.Input(0))));
+    TEMPER_ASSIGN_OR_RETURN(stays, WithVaryings(c, stays, c.VaryingsOf(n.Input(0))));
     TEMPER_RETURN_IF_ERROR(c.Set(n, stays, 1));
   }
   return c.Set(n, n.Input(0));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/frontend/onnx/attention.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 
 namespace temper::onnx_frontend {
@@ -55,6 +56,21 @@ struct AttentionCall {
   std::string scores = {};                   // and what the masked scores are
 };
 
+// How many keys there are in all, as what a mask of `keys` has along its last axis: nothing where that is known.
+absl::StatusOr<Varyings> KeysThere(Context& c, const AttentionCall& call, int64_t keys) {
+  const int64_t axis = c.Rank(call.key) == 4 ? 2 : 1, own_keys = c.ShapeOf(call.key)[static_cast<size_t>(axis)];
+  const Varying* own = c.VaryingAlong(call.key, axis);
+  const Varying* past = call.past_key == kNoValue ? nullptr : c.VaryingAlong(call.past_key, 2);
+  if (own == nullptr && past == nullptr) return Varyings{};
+  ValueId all = (own == nullptr ? past : own)->extent;
+  if (own != nullptr && past != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(all, SumOfExtents(c, own->extent, past->extent));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(all, StopsOf(c, all, (own == nullptr ? own_keys : keys - own_keys) - 1, 1));
+  }
+  return Varyings{{3, all}};
+}
+
 absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   const int64_t heads = n.Int("num_heads", 0);
   int64_t keys = c.ShapeOf(call.key)[c.Rank(call.key) == 4 ? 2 : 1];
@@ -67,8 +83,12 @@ absl::Status SetAttention(Context& c, const OnnxNode& n, AttentionCall call) {
   }
   ValueId mask = call.added;
   if (call.padding != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId padding,
+    TEMPER_ASSIGN_OR_RETURN(ValueId padding,
                             PaddingMask(c, call.padding, call.query, keys, n.Float("mask_filter_value", -10000)));
+    if (c.Rank(call.padding) == 1) {
+      TEMPER_ASSIGN_OR_RETURN(const Varyings there, KeysThere(c, call, keys));
+      TEMPER_ASSIGN_OR_RETURN(padding, WithVaryings(c, padding, there));
+    }
     mask = padding;
     if (call.added != kNoValue) {
       TEMPER_ASSIGN_OR_RETURN(mask, c.Call("add", {}, {padding, call.added}));

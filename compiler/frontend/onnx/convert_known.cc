@@ -168,9 +168,12 @@ absl::Status EyeLike(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(dtype, DTypeOf(static_cast<int>(n.Int("dtype", 0))));
   }
   if (shape.size() != 2) return absl::InvalidArgumentError("takes rank 2");
-  TEMPER_RETURN_IF_ERROR(MustBeKnown(c, n.Input(0), "EyeLike"));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "EyeLike"));
   const int64_t k = n.Int("k", 0);
-  return c.Set(n, c.Constant(Band(dtype, shape[0], shape[1], k, k)));
+  // The first rows and columns of a band are a band.
+  const ValueId band = c.Constant(Band(dtype, shape[0], shape[1], k, k));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, WithVaryings(c, band, c.VaryingsOf(n.Input(0))));
+  return c.Set(n, v);
 }
 
 absl::Status Trilu(Context& c, const OnnxNode& n) {
@@ -184,7 +187,6 @@ absl::Status Trilu(Context& c, const OnnxNode& n) {
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
   const bool upper = n.Int("upper", 1) != 0;
   ValueId kept = c.Constant(Band(DType::kBool, rows, columns, upper ? k : -rows, upper ? columns : k));
-  // The first rows and columns of a band are a band.
   Varyings kept_varyings;
   const int64_t before = std::ssize(shape) - 2;
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "Trilu"));
@@ -204,7 +206,7 @@ std::span<const TableEntry> KnownTable() {
                                           {"Shape", ShapeOf, 1, Extents::kAlongAnyAxis},
                                           {"Size", Size, 1, Extents::kAlongAnyAxis},
                                           {"Range", Range, 3, Extents::kAlongAnyAxis},
-                                          {"EyeLike", EyeLike},
+                                          {"EyeLike", EyeLike, 1, Extents::kAlongAnyAxis},
                                           {"Trilu", Trilu, 1, Extents::kAlongAnyAxis}};
   return kTable;
 }

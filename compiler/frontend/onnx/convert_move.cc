@@ -30,14 +30,14 @@ absl::StatusOr<Varying> Moved(Context& c, ValueId x, const Varying& v, const Int
   const bool whole =
       length % old_length == 0 || (multiple.has_value() && multiple->second / v.lines % (old_length / length) == 0);
   // Where the shape says all, a model that runs has as many along the axis as it says.
-  const bool exact = to.all_told && v.lines == 1 && moved->lines == 1 && c.VaryingsOf(x).size() == 1;
+  const bool exact = to.all_told && v.lines == 1 && moved->lines == 1;
   // Several lines may be divided where each of them is not. Where the shape says how many there are, another axis may
   // be what is left of a division.
   if (!whole && !exact && (to.told != kNoValue || v.lines > 1 || moved->lines > 1)) return MustBeKnown(c, x, "Reshape");
   // What values decide comes to one number in several ways: a model that runs at all means the same.
   const bool other =
       to.told != kNoValue && to.told != moved->extent && (IsOfRanges(c, to.told) || IsOfRanges(c, moved->extent));
-  if (other && !exact) return MustBeKnown(c, x, "Reshape");
+  if (other && !(exact && c.VaryingsOf(x).size() == 1)) return MustBeKnown(c, x, "Reshape");
   if (exact && !whole) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId all, ScaledExtent(c, moved->extent, old_length, length));
     c.MustAgree(all, v.extent);
@@ -252,10 +252,24 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   }
   if (c.Varies(x)) {
     if (total == 0) return MustBeKnown(c, x, "Reshape");
-    const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(x), n.Int("allowzero", 0) == 0);
-    TEMPER_ASSIGN_OR_RETURN(
-        const ValueId v, Folds(c, x, wanted, to) ? Folded(c, x, wanted, said, told) : ReshapeVarying(c, x, wanted, to));
-    return c.Set(n, v);
+    const bool copies = n.Int("allowzero", 0) == 0;
+    const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(x), copies);
+    const Context::Agreements before = c.agreements();
+    absl::StatusOr<ValueId> v =
+        Folds(c, x, wanted, to) ? Folded(c, x, wanted, said, told) : ReshapeVarying(c, x, wanted, to);
+    if (absl::IsUnimplemented(v.status())) {
+      c.SetAgreements(before);
+      for (const Varying& own : c.VaryingsOf(x)) {
+        if (copies && own.axis < std::ssize(said) && said[static_cast<size_t>(own.axis)] == 0) told.push_back(own);
+      }
+      const auto open = std::ranges::find(said, -1);
+      TEMPER_ASSIGN_OR_RETURN(const ValueId apart, Unfolded(c, x));
+      absl::StatusOr<ValueId> by_places =
+          ReshapedByPlaces(c, apart, wanted, std::move(told), open == said.end() ? -1 : open - said.begin());
+      if (by_places.ok()) v = std::move(by_places);
+    }
+    if (!v.ok()) return v.status();
+    return c.Set(n, *v);
   }
   if (!told.empty()) return absl::UnimplementedError("a shape that varies is of a value that does not");
   TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(x, std::move(wanted)));
@@ -342,9 +356,67 @@ absl::StatusOr<Ints> SplitLengths(Context& c, const OnnxNode& n, int64_t extent)
   return lengths;
 }
 
+// A length of a part as a number or an extent.
+Dims Alone(const Dims& all, int64_t i) {
+  const auto told = std::ranges::find(all.varyings, i, &Varying::axis);
+  return {{all.most[static_cast<size_t>(i)]}, told == all.varyings.end() ? Varyings() : Varyings{{0, told->extent}}};
+}
+
+absl::StatusOr<Dims> Together(Context& c, const Dims& one, const Dims& other) {
+  if (one.most[0] > kMostExtent || other.most[0] > kMostExtent || other.most[0] < 0)
+    return absl::InvalidArgumentError("the parts do not add up to the whole");
+  Dims both{{one.most[0] + other.most[0]}, one.varyings.empty() ? other.varyings : one.varyings};
+  if (!one.varyings.empty() && !other.varyings.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(both.varyings[0].extent, SumOfExtents(c, one.varyings[0].extent, other.varyings[0].extent));
+  } else if (!both.varyings.empty()) {
+    const int64_t number = one.varyings.empty() ? one.most[0] : other.most[0];
+    TEMPER_ASSIGN_OR_RETURN(both.varyings[0].extent, StopsOf(c, both.varyings[0].extent, number - 1, 1));
+  }
+  return both;
+}
+
+// Of an axis that varies, or of parts that do: they lie one behind another, and the last one ends where the axis does.
+absl::Status SplitVarying(Context& c, const OnnxNode& n, int64_t axis) {
+  const ValueId x = n.Input(0);
+  const Varying* own = c.VaryingAlong(x, axis);
+  Dims all{{c.ShapeOf(x)[static_cast<size_t>(axis)]}, own == nullptr ? Varyings() : Varyings{{0, own->extent}}};
+  Dims lengths;
+  if (n.Input(1) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(lengths, DimsOf(c, n.Input(1), "split"));
+  } else if (n.Has("split")) {
+    lengths.most = n.Ints("split");
+  } else {
+    // Even parts: a model that runs has as many of each.
+    const int64_t parts = n.Int("num_outputs", n.proto.output_size());
+    if (parts < 1 || all.most[0] < parts) return absl::UnimplementedError("there may be nothing in a part");
+    TEMPER_ASSIGN_OR_RETURN(const ValueId each, ScaledExtent(c, own->extent, 1, parts));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId together, ScaledExtent(c, each, parts, 1));
+    if (together != own->extent) c.MustAgree(together, own->extent);
+    lengths.most.assign(static_cast<size_t>(parts), all.most[0] / parts);
+    for (int64_t i = 0; i < parts; ++i) lengths.varyings.push_back({i, each});
+  }
+  Dims start{{0}, {}};
+  for (int64_t i = 0; i < std::ssize(lengths.most); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(const Dims end, Together(c, start, Alone(lengths, i)));
+    ValueId v = kNoValue;
+    if (start.varyings.empty() && end.varyings.empty()) {
+      TEMPER_ASSIGN_OR_RETURN(v, c.Slice(x, axis, start.most[0], end.most[0]));
+    } else {
+      TEMPER_ASSIGN_OR_RETURN(v, SlicedBetween(c, x, axis, start, end));
+    }
+    TEMPER_RETURN_IF_ERROR(c.Set(n, v, static_cast<int>(i)));
+    start = end;
+  }
+  if (start.varyings.empty() != all.varyings.empty() || (start.varyings.empty() && start.most != all.most))
+    return absl::UnimplementedError("parts that are not known to add up to the whole");
+  if (start.varyings != all.varyings) c.MustAgree(start.varyings[0].extent, all.varyings[0].extent);
+  return absl::OkStatus();
+}
+
 absl::Status Split(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, Axis(n.Int("axis", 0), c.Rank(n.Input(0))));
-  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), {axis}, "Split"));
+  if (c.VaryingAlong(n.Input(0), axis) != nullptr || (n.Input(1) != kNoValue && c.Known(n.Input(1)) == nullptr))
+    return SplitVarying(c, n, axis);
   const int64_t extent = c.ShapeOf(n.Input(0))[static_cast<size_t>(axis)];
   TEMPER_ASSIGN_OR_RETURN(Ints lengths, SplitLengths(c, n, extent));
   int64_t left = extent;
@@ -448,17 +520,31 @@ absl::StatusOr<ValueId> SliceOfLast(Context& c, const OnnxNode& n, ValueId count
   const bool some = last.varyings.size() == 1 && c.LeastOf(last.varyings[0].extent) > 0;
   if (own != nullptr && some) {
     const Dims all{{c.ShapeOf(x)[static_cast<size_t>(axis)]}, {{0, own->extent}}};
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> start, DifferenceOf(c, all, last));
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> start, DistanceOf(c, all, last));
     if (start.has_value() && start->most[0] >= 0) return SlicedBetween(c, x, axis, *start, Dims{ends, {}});
   }
   return absl::UnimplementedError("a start counts from the end by what is not known to be a part of the axis");
 }
 
-absl::Status Slice(Context& c, const OnnxNode& n) {
-  if (const ValueId count = n.Input(1) == kNoValue ? kNoValue : NegatedBy(c, n.Input(1)); count != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, SliceOfLast(c, n, count));
-    return c.Set(n, v);
+// Along one axis, between whatever numbers the bounds turn out to be.
+absl::StatusOr<ValueId> SliceOfValues(Context& c, const OnnxNode& n) {
+  Ints axes = {0}, steps = {1};
+  for (const auto& [input, list] : {std::pair(size_t{3}, &axes), {size_t{4}, &steps}}) {
+    if (n.Input(input) == kNoValue) continue;
+    TEMPER_ASSIGN_OR_RETURN(*list, c.KnownInts(n.Input(input), "axes and steps"));
   }
+  const bool one =
+      axes.size() == 1 && NumElements(c.ShapeOf(n.Input(1))) == 1 && NumElements(c.ShapeOf(n.Input(2))) == 1;
+  if (!one || steps != Ints{1})
+    return absl::UnimplementedError("a slice by steps between bounds that only the run knows");
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[0], c.Rank(n.Input(0))));
+  return SlicedAt(c, n.Input(0), axis, n.Input(1), n.Input(2));
+}
+
+// Along axes between bounds that are known, or lengths.
+absl::StatusOr<ValueId> SliceOfLengths(Context& c, const OnnxNode& n) {
+  if (const ValueId count = n.Input(1) == kNoValue ? kNoValue : NegatedBy(c, n.Input(1)); count != kNoValue)
+    return SliceOfLast(c, n, count);
   Attrs attrs;
   const char* names[] = {"starts", "ends", "axes", "steps"};
   Varyings begins, ends;
@@ -483,7 +569,18 @@ absl::Status Slice(Context& c, const OnnxNode& n) {
   for (const Varying& end : ends) {
     TEMPER_ASSIGN_OR_RETURN(v, FirstOf(c, v, end));
   }
-  return c.Set(n, v);
+  return v;
+}
+
+absl::Status Slice(Context& c, const OnnxNode& n) {
+  const Context::Agreements before = c.agreements();
+  absl::StatusOr<ValueId> v = SliceOfLengths(c, n);
+  if (absl::IsUnimplemented(v.status()) && n.Input(1) != kNoValue && n.Input(2) != kNoValue) {
+    c.SetAgreements(before);
+    if (absl::StatusOr<ValueId> whole = SliceOfValues(c, n); whole.ok()) v = whole;
+  }
+  if (!v.ok()) return v.status();
+  return c.Set(n, *v);
 }
 
 absl::Status Gather(Context& c, const OnnxNode& n) {
@@ -532,18 +629,53 @@ absl::Status Expand(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-absl::Status Tile(Context& c, const OnnxNode& n) {
-  Attrs attrs;
-  TEMPER_ASSIGN_OR_RETURN(Dims repeats, DimsOf(c, n.Input(1), "repeats"));
-  // As often as only the run knows: of one element alone.
-  for (const Varying& told : repeats.varyings) {
-    const bool fits = told.axis < c.Rank(n.Input(0)) && c.ShapeOf(n.Input(0))[static_cast<size_t>(told.axis)] == 1;
-    if (!fits || c.VaryingAlong(n.Input(0), told.axis) != nullptr)
-      return absl::UnimplementedError("repeats depends on the model's inputs");
+// `v` again and again along an axis, `times` of it, where only the run knows how many elements it has, or how often it
+// is to be repeated.
+absl::StatusOr<ValueId> TiledAlong(Context& c, ValueId v, int64_t axis, int64_t times, const Varying* told) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "Tile"));
+  const Varying* own = c.VaryingAlong(v, axis);
+  const int64_t most = c.ShapeOf(v)[static_cast<size_t>(axis)];
+  if (times < 1 || most < 1 || times > kMostExtent / most)
+    return absl::UnimplementedError("nothing is repeated along an axis that only the run knows, or too often");
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({most * times}));
+  ValueId length = own == nullptr ? c.Scalar(DType::kI64, static_cast<double>(most)) : own->extent, all = length;
+  if (own == nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(all, ScaledExtent(c, told->extent, most, 1));
+  } else if (told == nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(all, ScaledExtent(c, length, times, 1));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(all, ProductOfExtents(c, length, told->extent));
   }
-  attrs.Set("repeats", std::move(repeats.most));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Call("tile", std::move(attrs), {n.Input(0)}));
-  TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c, v, repeats.varyings));
+  TEMPER_ASSIGN_OR_RETURN(length, c.Call("max", {}, {length, c.Scalar(DType::kI64, 1)}));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId at, c.Call("mod", {}, {Counting(c, DType::kI64, {most * times}), length}));
+  TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, axis));
+  c.AddVaryings(v, {{axis, all}});
+  return v;
+}
+
+absl::Status Tile(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(const Dims repeats, DimsOf(c, n.Input(1), "repeats"));
+  ValueId v = n.Input(0);
+  Ints known = repeats.most;
+  if (std::ssize(known) != c.Rank(v)) return absl::InvalidArgumentError("there is one number of repeats for each axis");
+  for (int64_t axis = 0; axis < c.Rank(v); ++axis) {
+    int64_t& times = known[static_cast<size_t>(axis)];
+    const auto told = std::ranges::find(repeats.varyings, axis, &Varying::axis);
+    const bool varies = told != repeats.varyings.end();
+    // One element, as often as only the run knows, needs no places.
+    if (varies ? c.VaryingAlong(v, axis) == nullptr && c.ShapeOf(v)[static_cast<size_t>(axis)] == 1
+               : c.VaryingAlong(v, axis) == nullptr || times == 1)
+      continue;
+    TEMPER_ASSIGN_OR_RETURN(v, TiledAlong(c, v, axis, times, varies ? &*told : nullptr));
+    times = 1;
+  }
+  Varyings left = repeats.varyings;
+  std::erase_if(left, [&](const Varying& told) { return c.VaryingAlong(v, told.axis) != nullptr; });
+  Attrs attrs;
+  attrs.Set("repeats", std::move(known));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("tile", std::move(attrs), {v}));
+  TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c, v, left));
   return c.Set(n, v);
 }
 

@@ -118,8 +118,40 @@ absl::StatusOr<int64_t> TotalOf(Context& c, const Varying* own, ValueId added) {
   return absl::UnimplementedError("as many pads as only the run knows, which do not make up a number that is known");
 }
 
+// Whether that is what is missing to a multiple: (number - extent % number) % number. The number; 0: it is not.
+int64_t MissingTo(Context& c, ValueId extent, ValueId missing) {
+  const int64_t number = c.MostOf(missing) + 1;
+  const ValueId over = c.Made(absl::StrCat("extent ", extent, " mod ", number));
+  const ValueId under = c.Made(absl::StrCat(number, " without extent ", over));
+  return c.Made(absl::StrCat("extent ", under, " mod ", number)) == missing ? number : 0;
+}
+
+// The most elements that a length of the run adds behind the end of an axis; what the axis has then.
+absl::StatusOr<int64_t> AddedBehind(Context& c, ValueId& x, int64_t axis, ValueId added, double value,
+                                    Varyings& padded) {
+  TEMPER_ASSIGN_OR_RETURN(const Dims more, DimsOf(c, added, "pads"));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, "Pad"));
+  if (more.varyings.size() != 1 || more.most.size() != 1 || more.most[0] >= kMostPadded)
+    return absl::UnimplementedError("as many pads as only the run knows");
+  const Varying* own = c.VaryingAlong(x, axis);
+  const int64_t room = c.ShapeOf(x)[static_cast<size_t>(axis)];
+  ValueId extent = more.varyings[0].extent;
+  if (const int64_t number = own == nullptr ? 0 : MissingTo(c, own->extent, extent); number > 0) {
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, own->extent, -1, number));
+    TEMPER_ASSIGN_OR_RETURN(extent, ScaledExtent(c, extent, number, 1));
+  } else if (own != nullptr) {
+    TEMPER_ASSIGN_OR_RETURN(extent, SumOfExtents(c, own->extent, extent));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, extent, room - 1, 1));
+  }
+  TEMPER_ASSIGN_OR_RETURN(x, FilledAlong(c, x, axis, value));
+  padded.push_back({axis, extent});
+  const int64_t most = c.MostOf(extent);
+  return most >= room ? most - room : more.most[0];
+}
+
 // Pads as numbers, two an axis. What is behind the end of an axis to which the run adds what is missing is filled.
-absl::StatusOr<Ints> PadsOf(Context& c, const OnnxNode& n, ValueId& x, double value) {
+absl::StatusOr<Ints> PadsOf(Context& c, const OnnxNode& n, ValueId& x, double value, Varyings& padded) {
   if (n.Input(1) == kNoValue) return n.Ints("pads");
   TEMPER_ASSIGN_OR_RETURN(std::vector<Number> numbers, Numbers(c).Read(n.Input(1)));
   const size_t rank = c.ShapeOf(x).size();
@@ -141,9 +173,14 @@ absl::StatusOr<Ints> PadsOf(Context& c, const OnnxNode& n, ValueId& x, double va
     if (i < rank || i >= 2 * rank || n.String("mode", "constant") != "constant")
       return absl::UnimplementedError("as many pads as only the run knows");
     const int64_t axis = static_cast<int64_t>(i - rank);
-    TEMPER_ASSIGN_OR_RETURN(const int64_t total, TotalOf(c, c.VaryingAlong(x, axis), numbers[i].value));
-    TEMPER_ASSIGN_OR_RETURN(x, FilledAlong(c, x, axis, value));
-    pads.back() = total - c.ShapeOf(x)[i - rank];
+    const absl::StatusOr<int64_t> total = TotalOf(c, c.VaryingAlong(x, axis), numbers[i].value);
+    if (total.ok()) {
+      TEMPER_ASSIGN_OR_RETURN(x, FilledAlong(c, x, axis, value));
+      pads.back() = *total - c.ShapeOf(x)[i - rank];
+      continue;
+    }
+    if (numbers[i - rank].known != 0 || numbers[i - rank].value != kNoValue) return total.status();
+    TEMPER_ASSIGN_OR_RETURN(pads.back(), AddedBehind(c, x, axis, numbers[i].value, value, padded));
   }
   return pads;
 }
@@ -156,7 +193,8 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(std::vector<double> values, c.KnownFloats(n.Input(2), "the value to pad with"));
     if (values.size() == 1) value = values[0];
   }
-  TEMPER_ASSIGN_OR_RETURN(Ints pads, PadsOf(c, n, v, value));
+  Varyings by_run;
+  TEMPER_ASSIGN_OR_RETURN(Ints pads, PadsOf(c, n, v, value, by_run));
   const std::string mode = n.String("mode", "constant");
   if (mode == "wrap") {
     TEMPER_ASSIGN_OR_RETURN(v, PadWrapped(c, v, pads));
@@ -175,6 +213,7 @@ absl::Status Pad(Context& c, const OnnxNode& n) {
   }
   TEMPER_ASSIGN_OR_RETURN(v, c.Pad(v, std::move(pads), value, mode));
   c.AddVaryings(v, padded);
+  c.AddVaryings(v, by_run);
   return c.Set(n, v);
 }
 

@@ -175,24 +175,32 @@ absl::StatusOr<ValueId> RootOf(Context& c, const OnnxNode& n, ValueId v) {
   return c.Call("sqrt", {}, {v});
 }
 
-// InstanceNormalization of pixels of which only the run knows how many there are.
-absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n) {
+bool PixelsVary(Context& c, ValueId x) {
+  return std::ranges::any_of(c.VaryingsOf(x), [](const Varying& v) { return v.axis > 1; });
+}
+
+// Channels that are normalised in groups, over pixels of which only the run knows how many there are.
+absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n, int64_t groups, ValueId scale, ValueId bias) {
   const ValueId x = n.Input(0);
-  Shape per_channel(c.ShapeOf(x).size() - 1, 1);
-  per_channel[0] = c.ShapeOf(x)[1];
-  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, x, AxesFrom(2, c.Rank(x))));
+  const Shape shape = c.ShapeOf(x);
+  Shape apart = shape, per_channel(shape.size() - 1, 1);
+  per_channel[0] = shape[1];
+  apart[1] = groups;
+  apart.insert(apart.begin() + 2, shape[1] / groups);
+  TEMPER_ASSIGN_OR_RETURN(const ValueId grouped, groups == shape[1] ? absl::StatusOr<ValueId>(x) : c.Reshape(x, apart));
+  TEMPER_ASSIGN_OR_RETURN(const Moments m, MomentsOf(c, grouped, AxesFrom(2, c.Rank(grouped))));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, RootOf(c, n, m.variance));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("div", {}, {m.centred, v}));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId scale, c.Reshape(n.Input(1), per_channel));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId bias, c.Reshape(n.Input(2), per_channel));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, shape));
+  TEMPER_ASSIGN_OR_RETURN(scale, c.Reshape(scale, per_channel));
+  TEMPER_ASSIGN_OR_RETURN(bias, c.Reshape(bias, per_channel));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("mul", {}, {v, scale}));
   return c.Call("add", {}, {v, bias});
 }
 
 absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
-  const bool pixels_vary = std::ranges::any_of(c.VaryingsOf(n.Input(0)), [](const Varying& v) { return v.axis > 1; });
-  if (pixels_vary && n.Input(1) != kNoValue && n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n));
+  if (PixelsVary(c, n.Input(0)) && n.Input(1) != kNoValue && n.Input(2) != kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n, c.ShapeOf(n.Input(0))[1], n.Input(1), n.Input(2)));
     return c.Set(n, v);
   }
   Attrs attrs;
@@ -307,6 +315,10 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
     return absl::InvalidArgumentError("num_groups divides the channels");
   TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), groups, shape[1]));
   TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), groups, shape[1]));
+  if (PixelsVary(c, n.Input(0))) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n, groups, scale, bias));
+    return c.Set(n, v);
+  }
   Attrs attrs;
   attrs.Set("groups", groups);
   attrs.Set("epsilon", n.Float("epsilon", 1e-5));

@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/frontend/onnx/ends.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/sampling.h"
 
 namespace temper::onnx_frontend {
@@ -40,17 +42,34 @@ absl::Status GridSample(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const Sampling sampling, SamplingOf(n, axes));
   TEMPER_ASSIGN_OR_RETURN(const Padding padding, PaddingOf(n));
   const bool aligned = n.Int("align_corners", 0) != 0;
+  // Positions behind the end are any numbers, and so are pixels of theirs.
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(1), "GridSample"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), AxesFrom(1, axes + 2), "GridSample"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(1), {axes + 1}, "GridSample"));
+  ValueId image_of_all = n.Input(0), positions = n.Input(1);
+  Varyings sampled = c.VaryingsOf(image_of_all);
+  TEMPER_ASSIGN_OR_RETURN(image_of_all, WholeAlong(c, image_of_all, 0));
+  TEMPER_ASSIGN_OR_RETURN(const Varyings of_grid_axes, MakeWhole(c, positions));
+  for (Varying v : of_grid_axes) {
+    if (v.axis == 0 && !sampled.empty()) {
+      c.MustAgree(v.extent, sampled[0].extent);
+      continue;
+    }
+    v.axis += v.axis > 0 ? 1 : 0;
+    sampled.push_back(v);
+  }
   Formula f(c, of_grid);
   std::vector<std::vector<Tap>> taps;
   for (int64_t d = 0; d < axes; ++d) {
     // The grid has the last axis first.
-    TEMPER_ASSIGN_OR_RETURN(const ValueId along, c.Slice(n.Input(1), axes + 1, axes - 1 - d, axes - d));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId along, c.Slice(positions, axes + 1, axes - 1 - d, axes - d));
     taps.push_back(Axis1d(f, image[static_cast<size_t>(d) + 2], aligned, padding).Taps(along, sampling));
   }
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, Sampled(c, f, n.Input(0), taps, Shape(grid.begin(), grid.end() - 1)));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, Sampled(c, f, image_of_all, taps, Shape(grid.begin(), grid.end() - 1)));
   std::vector<int64_t> channels_second = AxesFrom(0, std::ssize(image));
   std::rotate(channels_second.begin() + 1, channels_second.end() - 1, channels_second.end());
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, channels_second));
+  c.SetVaryings(v, std::move(sampled));
   return c.Set(n, v);
 }
 
@@ -101,7 +120,8 @@ absl::Status AffineGrid(Context& c, const OnnxNode& n) {
 }  // namespace
 
 std::span<const TableEntry> SampleTable() {
-  static constexpr TableEntry kTable[] = {{"GridSample", GridSample, 2}, {"AffineGrid", AffineGrid, 2}};
+  static constexpr TableEntry kTable[] = {{"GridSample", GridSample, 2, Extents::kAlongAnyAxis},
+                                          {"AffineGrid", AffineGrid, 2}};
   return kTable;
 }
 

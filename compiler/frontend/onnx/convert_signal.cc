@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
+#include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/tensor_data.h"
 
@@ -236,7 +237,17 @@ absl::Status Stft(Context& c, const OnnxNode& n) {
   if (window != kNoValue && c.ShapeOf(window) != Shape{length})
     return absl::UnimplementedError("only windows as long as a frame are supported");
   TEMPER_ASSIGN_OR_RETURN(const Transform t, TransformOf(length, length, s[2], n.Int("onesided", 1) != 0, false));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Reshape(n.Input(0), s));
+  // Each frame that counts lies before the end.
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, n.Input(0), "STFT"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, n.Input(0), {2}, "STFT"));
+  Varyings of_frames;
+  if (const Varying* own = c.VaryingAlong(n.Input(0), 1)) {
+    if (window == kNoValue && n.Input(3) == kNoValue) return MustBeKnown(c, n.Input(0), "STFT");
+    TEMPER_ASSIGN_OR_RETURN(const ValueId count, StopsOf(c, own->extent, -length, step));
+    of_frames = {{1, count}};
+  }
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, WholeAlong(c, n.Input(0), 1));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, s));
   TEMPER_ASSIGN_OR_RETURN(v, Framed(c, v, length, step));
   const int64_t frames = c.ShapeOf(v)[1];
   // The window is a factor of the samples, so one of the matrix's rows as well.
@@ -250,6 +261,7 @@ absl::Status Stft(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0] * frames, length * t.parts}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("matmul", {}, {v, matrix}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {s[0], frames, t.bins, 2}));
+  c.AddVaryings(v, of_frames);
   return c.Set(n, v);
 }
 
@@ -261,7 +273,7 @@ std::span<const TableEntry> SignalTable() {
                                           {"BlackmanWindow", CosineWindow<Cosines{0.42, 0.5, 0.08}>},
                                           {"MelWeightMatrix", MelWeightMatrix, 5},
                                           {"DFT", Dft},
-                                          {"STFT", Stft, 2}};
+                                          {"STFT", Stft, 2, Extents::kAlongAnyAxis}};
   return kTable;
 }
 

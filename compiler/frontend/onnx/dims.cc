@@ -32,6 +32,7 @@ class Reader {
     if (found.op == "add") return Added(found);
     if (found.op == "mul" || found.op == "div") return Scaled(found);
     if (found.op == "sub") return Difference(found);
+    if (found.op == "mod") return Remainder(found);
     return Unknown();
   }
 
@@ -146,6 +147,38 @@ class Reader {
     return dims;
   }
 
+  // What a length is more than a multiple of a number, as of what is padded up to one.
+  absl::StatusOr<Dims> Remainder(const Node& node) {
+    const int64_t by = Number(node.inputs[1]).value_or(0);
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    if (by < 2 || all.most.size() != 1 || all.varyings.empty()) return Unknown();
+    const ValueId extent = all.varyings[0].extent;
+    return Opaque(absl::StrCat("extent ", extent, " mod ", by), "mod", extent, by, 0, std::min(by - 1, all.most[0]));
+  }
+
+  // A number without a length that is never more.
+  absl::StatusOr<Dims> Complement(int64_t number, const Dims& less) {
+    if (less.most.size() != 1 || less.varyings.empty() || less.most[0] > number) return Unknown();
+    const ValueId extent = less.varyings[0].extent;
+    return Opaque(absl::StrCat(number, " without extent ", extent), "sub", extent, number, number - less.most[0],
+                  number - c_.LeastOf(extent));
+  }
+
+  // An extent that nothing else is known of than its bounds: the same value for the same numbers.
+  absl::StatusOr<Dims> Opaque(const std::string& what, const char* op, ValueId extent, int64_t number, int64_t least,
+                              int64_t most) {
+    ValueId v = c_.Made(what);
+    if (v == kNoValue) {
+      const ValueId other = c_.Scalar(DType::kI64, static_cast<double>(number));
+      const bool first = std::string_view(op) == "mod";
+      TEMPER_ASSIGN_OR_RETURN(v, c_.Call(op, {}, first ? std::vector{extent, other} : std::vector{other, extent}));
+      c_.SetLeast(v, least);
+      c_.SetMost(v, most);
+      c_.KeepMade(what, v);
+    }
+    return Dims{{most}, {{0, v}}};
+  }
+
   // Of two that are the same, or one extent without a part of it: another one, or a number that is known.
   absl::StatusOr<Dims> Difference(const Node& node) {
     if (const std::optional<int64_t> by = Number(node.inputs[1]);
@@ -155,10 +188,12 @@ class Reader {
     }
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
     TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
+    if (const std::optional<int64_t> number = Number(node.inputs[0])) return Complement(*number, less);
     TEMPER_ASSIGN_OR_RETURN(std::optional<Dims> left, DifferenceOf(c_, all, less));
     if (left.has_value()) return *std::move(left);
-    if (all.most != less.most || all.varyings != less.varyings) return Unknown();
-    return Dims{Ints(all.most.size(), 0), {}};
+    if (all.most == less.most && all.varyings == less.varyings) return Dims{Ints(all.most.size(), 0), {}};
+    TEMPER_ASSIGN_OR_RETURN(left, DistanceOf(c_, all, less));
+    return left.has_value() ? absl::StatusOr<Dims>(*std::move(left)) : Unknown();
   }
 
   absl::StatusOr<Dims> Part(const Node& node) {

@@ -96,10 +96,10 @@ absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const
   const bool open = end.varyings.empty();
   if (open ? end.most[0] < room : own == nullptr && end.most[0] > room) return unknown;
   if (!open && own != nullptr) {
-    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> behind, DifferenceOf(c, all, end));
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> behind, DistanceOf(c, all, end));
     if (!behind.has_value() || behind->most[0] < 0) return unknown;
   }
-  TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> count, DifferenceOf(c, open ? all : end, start));
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> count, DistanceOf(c, open ? all : end, start));
   if (!count.has_value() || count->most[0] < 1 || start.most[0] < 0) return unknown;
   TEMPER_RETURN_IF_ERROR(CheckPlaces(count->most));
   Formula f(c, DType::kI64);
@@ -110,6 +110,31 @@ absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const
   TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
   TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, axis));
   if (!count->varyings.empty()) c.AddVaryings(v, {{axis, count->varyings[0].extent}});
+  return v;
+}
+
+absl::StatusOr<ValueId> SlicedAt(Context& c, ValueId v, int64_t axis, ValueId start, ValueId end) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a slice between bounds"));
+  const int64_t room = c.ShapeOf(v)[static_cast<size_t>(axis)];
+  TEMPER_RETURN_IF_ERROR(CheckPlaces({room}));
+  if (room < 1) return absl::UnimplementedError("a slice of nothing between bounds that only the run knows");
+  Formula f(c, DType::kI64);
+  const Varying* own = c.VaryingAlong(v, axis);
+  const ValueId zero = f.Number(0), length = own == nullptr ? f.Number(static_cast<double>(room)) : own->extent;
+  for (ValueId* bound : {&start, &end}) {
+    TEMPER_ASSIGN_OR_RETURN(*bound, c.Cast(*bound, DType::kI64));
+    TEMPER_ASSIGN_OR_RETURN(*bound, c.Reshape(*bound, {}));
+    TEMPER_ASSIGN_OR_RETURN(*bound, CountedFromFront(c, *bound, length));
+    *bound = f.Call("min", {f.Call("max", {*bound, zero}), length});
+  }
+  const ValueId count = f.Call("max", {f.Sub(end, start), zero});
+  const ValueId at =
+      f.Call("min", {f.Add(Counting(c, DType::kI64, {room}), start), f.Number(static_cast<double>(room - 1))});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  c.SetMost(count, room);
+  TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, axis));
+  c.AddVaryings(v, {{axis, count}});
   return v;
 }
 

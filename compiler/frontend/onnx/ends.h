@@ -19,6 +19,8 @@ absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& alon
 // Elements along an axis between two places of which only the run knows one or both: `end` may be known to be behind
 // all, and is no number counted from the end.
 absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const Dims& start, const Dims& end);
+// The same between places that values of the run say, one each: as many as there are then.
+absl::StatusOr<ValueId> SlicedAt(Context& c, ValueId v, int64_t axis, ValueId start, ValueId end);
 // Makes `v` a value of known extents; those that it had.
 absl::StatusOr<Varyings> MakeWhole(Context& c, ValueId& v);
 

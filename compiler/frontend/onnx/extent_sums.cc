@@ -10,7 +10,26 @@ namespace {
 
 using Terms = std::vector<ValueId>;
 
-std::string Told(const Terms& terms) { return absl::StrCat("sum of extents ", absl::StrJoin(terms, ", ")); }
+std::string Told(const Terms& terms, const Terms& less = {}) {
+  return absl::StrCat("sum of extents ", absl::StrJoin(terms, ", "), less.empty() ? "" : " without ",
+                      absl::StrJoin(less, ", "));
+}
+
+Terms Together(Terms one, const Terms& other) {
+  one.insert(one.end(), other.begin(), other.end());
+  std::ranges::sort(one);
+  return one;
+}
+
+// all - gone, with the numbers left to the caller.
+Context::Sum Without(const Context::Sum& all, const Context::Sum& gone) {
+  const Terms terms = Together(all.terms, gone.less), less = Together(all.less, gone.terms);
+  Context::Sum left;
+  std::ranges::set_difference(terms, less, std::back_inserter(left.terms));
+  std::ranges::set_difference(less, terms, std::back_inserter(left.less));
+  left.number = all.number - gone.number;
+  return left;
+}
 
 // Of terms in order: one value, however it was added up.
 absl::StatusOr<ValueId> Added(Context& c, Terms terms) {
@@ -34,15 +53,38 @@ absl::StatusOr<ValueId> Added(Context& c, Terms terms) {
   return sum;
 }
 
+// What is left of a sum without others, of ranges. Lengths at which it were less than nothing are none that the model
+// takes. kNoValue: it is never more than nothing, or nobody knows.
+absl::StatusOr<ValueId> Left(Context& c, const Context::Sum& sum) {
+  if (sum.terms.empty()) return kNoValue;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId all, Added(c, sum.terms));
+  if (sum.less.empty()) return all;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId gone, Added(c, sum.less));
+  const int64_t most = c.MostOf(all) - c.LeastOf(gone), least = c.LeastOf(all) - c.MostOf(gone);
+  if (c.MostOf(all) == 0 || c.MostOf(gone) == 0 || most < 1) return kNoValue;
+  const std::string what = Told(sum.terms, sum.less), there = absl::StrCat(what, ", or nothing");
+  ValueId left = c.Made(what);
+  if (left == kNoValue) {
+    TEMPER_ASSIGN_OR_RETURN(left, c.Call("sub", {}, {all, gone}));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId or_nothing, c.Call("max", {}, {left, c.Scalar(DType::kI64, 0)}));
+    c.SetLeast(left, std::max<int64_t>(least, 0));
+    c.SetMost(left, most);
+    c.SetTerms(left, sum.terms, sum.less);
+    c.KeepMade(what, left);
+    c.KeepMade(there, or_nothing);
+  }
+  if (least < 0) c.MustAgree(left, c.Made(there));
+  return left;
+}
+
 }  // namespace
 
 absl::StatusOr<ValueId> SumOfExtents(Context& c, ValueId one, ValueId other) {
-  const Context::Sum a = c.SumOf(one), b = c.SumOf(other);
-  Terms terms = a.terms;
-  terms.insert(terms.end(), b.terms.begin(), b.terms.end());
-  std::ranges::sort(terms);
-  TEMPER_ASSIGN_OR_RETURN(const ValueId sum, Added(c, std::move(terms)));
-  return StopsOf(c, sum, a.number + b.number - 1, 1);
+  const Context::Sum b = c.SumOf(other);
+  const Context::Sum sum = Without(c.SumOf(one), {b.less, b.terms, -b.number});
+  TEMPER_ASSIGN_OR_RETURN(const ValueId all, Left(c, sum));
+  if (all == kNoValue) return absl::UnimplementedError("a sum of extents that is not known to be any");
+  return StopsOf(c, all, sum.number - 1, 1);
 }
 
 absl::Status MakeSumOf(Context& c, ValueId extent, const Terms& terms, int64_t number) {
@@ -61,21 +103,38 @@ absl::Status MakeSumOf(Context& c, ValueId extent, const Terms& terms, int64_t n
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<Dims>> DifferenceOf(Context& c, const Dims& all, const Dims& less) {
+namespace {
+
+absl::StatusOr<std::optional<Dims>> Difference(Context& c, const Dims& all, const Dims& less, bool of_any) {
   if (all.most.size() != 1 || less.most.size() != 1 || all.varyings.empty()) return std::nullopt;
-  Context::Sum left = c.SumOf(all.varyings[0].extent);
-  Context::Sum gone{{}, less.most[0]};
-  if (!less.varyings.empty()) gone = c.SumOf(less.varyings[0].extent);
-  if (std::abs(gone.number) > kMostExtent || !std::ranges::includes(left.terms, gone.terms)) return std::nullopt;
-  Terms terms;
-  std::ranges::set_difference(left.terms, gone.terms, std::back_inserter(terms));
-  const int64_t number = left.number - gone.number;
-  if (terms.empty()) return Dims{{number}, {}};
-  TEMPER_ASSIGN_OR_RETURN(const ValueId sum, Added(c, std::move(terms)));
-  const int64_t most = c.MostOf(sum) + number;
-  if (c.MostOf(sum) == 0 || most < 1 || c.LeastOf(sum) + number < 0) return std::nullopt;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, sum, number - 1, 1));
+  const auto sum_of = [&c](const Dims& dims) {
+    return dims.varyings.empty() ? Context::Sum{{}, {}, dims.most[0]} : c.SumOf(dims.varyings[0].extent);
+  };
+  if (std::abs(sum_of(less).number) > kMostExtent) return std::nullopt;
+  const Context::Sum left = Without(sum_of(all), sum_of(less));
+  if (!left.less.empty() && (!of_any || left.number != 0)) return std::nullopt;
+  if (left.terms.empty() && left.less.empty()) return Dims{{left.number}, {}};
+  TEMPER_ASSIGN_OR_RETURN(const ValueId sum, Left(c, left));
+  if (sum == kNoValue) return std::nullopt;
+  const int64_t most = c.MostOf(sum) + left.number;
+  if (c.MostOf(sum) == 0 || most < 1 || c.LeastOf(sum) + left.number < 0) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, sum, left.number - 1, 1));
   return Dims{{most}, {{0, extent}}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Dims>> DifferenceOf(Context& c, const Dims& all, const Dims& less) {
+  return Difference(c, all, less, false);
+}
+
+absl::StatusOr<std::optional<Dims>> DistanceOf(Context& c, const Dims& all, const Dims& less) {
+  for (const Dims* dims : {&all, &less}) {
+    for (const Varying& v : dims->varyings) {
+      if (!IsOfRanges(c, v.extent)) return Difference(c, all, less, false);
+    }
+  }
+  return Difference(c, all, less, true);
 }
 
 }  // namespace temper::onnx_frontend

@@ -23,7 +23,20 @@ Varying Along(int64_t axis, Varying v) {
   v.axis = axis;
   return v;
 }
-bool Agree(const Varying& one, const Varying& other) { return Along(other.axis, one) == other; }
+
+// Whether a model that runs has as many of both, wherever their axes are: they are the same number where they are
+// largest, as their shapes say. Where one of them may be 1, that might stand for many in some models; of ranges that
+// have names of their own it is no length that is taken then.
+bool Agree(Context& c, const Varying& one, const Varying& other) {
+  if (Along(other.axis, one) == other) return true;
+  const bool several = c.LeastOf(one.extent) > 1 && c.LeastOf(other.extent) > 1;
+  const bool of_ranges = IsOfRanges(c, one.extent) && IsOfRanges(c, other.extent);
+  const bool folded = one.line != kNoValue;
+  if ((!several && !of_ranges) || one.lines != other.lines || folded != (other.line != kNoValue)) return false;
+  c.MustAgree(one.extent, other.extent);
+  if (folded) c.MustAgree(one.line, other.line);
+  return true;
+}
 
 // All but that along the axis.
 Varyings Without(const Varyings& all, int64_t axis) {
@@ -76,6 +89,7 @@ class Rule {
       if (!one.has_value()) continue;
       if (std::ranges::count(all, one->axis, &Varying::axis) > 0) return Refused(node_.op);
       all.push_back(*one);
+      if (one->lines == 1) all.back().extent = c_.PlainOf(one->extent);
     }
     return all;
   }
@@ -141,15 +155,7 @@ class Rule {
   }
 
   const Varying* At(size_t i) const { return met_[i]; }
-  // Whether a model that runs has as many of both: they are the same number where they are largest, as their shapes
-  // say, and none is one element that stands for many.
-  bool Agree(const Varying& a, const Varying& b) const {
-    if (a == b) return true;
-    const bool several = c_.LeastOf(a.extent) > 1 && c_.LeastOf(b.extent) > 1;
-    if (!several || a.axis != b.axis || a.lines != b.lines) return false;
-    c_.MustAgree(a.extent, b.extent);
-    return true;
-  }
+  bool Agree(const Varying& a, const Varying& b) const { return a.axis == b.axis && onnx_frontend::Agree(c_, a, b); }
   const Shape& ShapeAt(size_t i) const { return c_.ShapeOf(node_.inputs[i]); }
 
   // Of operands that are aligned at their last axes: along the varying one each other has one element, or the same
@@ -413,7 +419,7 @@ absl::Status FillReduced(Context& c, const Attrs& attrs, std::vector<ValueId>& f
   const int64_t b = c.Rank(factors[1]) - (attrs.Int("trans_b", 0) != 0 ? 1 : 2);
   const Varying *one = c.VaryingAlong(factors[0], a), *other = c.VaryingAlong(factors[1], b);
   if (one == nullptr && other == nullptr) return absl::OkStatus();
-  if (one == nullptr || other == nullptr || !Agree(*one, *other)) return Refused("matmul");
+  if (one == nullptr || other == nullptr || !Agree(c, *one, *other)) return Refused("matmul");
   for (const auto& [factor, axis] : {std::pair(&factors[0], a), {&factors[1], b}}) {
     TEMPER_ASSIGN_OR_RETURN(*factor, IsZeroBehind(c, *factor, axis) ? WholeAlong(c, *factor, axis)
                                                                     : FilledBeforeMoves(c, *factor, axis, 0));
@@ -455,6 +461,13 @@ absl::StatusOr<Varyings> PrepareVarying(Context& c, std::string_view op, const A
     return Varyings{};
   }
   const int64_t rank = c.Rank(inputs[0]);
+  if (op == "cum_sum" && attrs.Int("reverse", 0) != 0) {
+    const Varying* along = c.VaryingAlong(inputs[0], FromFront(attrs.Int("axis", 0), rank));
+    if (along == nullptr || along->lines > 1) return Varyings{};
+    Varyings own = {*along};
+    TEMPER_ASSIGN_OR_RETURN(inputs[0], FilledAlong(c, inputs[0], own[0].axis, 0));
+    return own;
+  }
   const Ints combined = KeepsAxes(op) ? Ints{attrs.Int("axis", -1)} : Combined(attrs, rank);
   Varyings kept;
   for (const Varying v : Varyings(c.VaryingsOf(inputs[0]))) {

@@ -83,6 +83,8 @@ absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);
 // Of two single numbers how much the one is more than the other, as a number or an extent; nullopt: that is not known,
 // or may be less than nothing where it varies.
 absl::StatusOr<std::optional<Dims>> DifferenceOf(Context& c, const Dims& all, const Dims& less);
+// The same of any two ranges of inputs: lengths at which the one is less are none that the model takes.
+absl::StatusOr<std::optional<Dims>> DistanceOf(Context& c, const Dims& all, const Dims& less);
 // `v`, which was made with the largest extents, as one that varies so, too.
 absl::StatusOr<ValueId> WithVaryings(Context& c, ValueId v, const Varyings& told);
 

@@ -37,12 +37,17 @@ absl::StatusOr<int> OpsetOf(const onnx::ModelProto& model) {
   return absl::InvalidArgumentError("no ONNX model: it names no opset");
 }
 
+// Of dimensions that have names of their own and whose lengths must be others' or sums of others' and a number: which.
+using Equations = std::map<std::string, std::pair<std::vector<std::string>, int64_t>>;
+
 class Importer {
  public:
-  Importer(ParsedModel& model, std::string name, std::string folder, const ImportOptions& options)
+  Importer(ParsedModel& model, std::string name, std::string folder, const ImportOptions& options,
+           const Equations& equations)
       : model_(model.proto),
         raw_(model.raw),
         options_(options),
+        equations_(equations),
         context_(graph_, std::move(folder), FunctionsOf(model.proto)) {
     graph_.name = std::move(name);
   }
@@ -64,7 +69,41 @@ class Importer {
     return std::move(graph_);
   }
 
+  // Adds what this import found out of a dimension. False: nothing new.
+  bool Learn(Equations& equations) const {
+    for (const auto& [a, b] : context_.agreements().pairs) {
+      if (LearnOf(b, a, equations) || LearnOf(a, b, equations)) return true;
+    }
+    return false;
+  }
+
  private:
+  const std::string* DimensionOf(ValueId extent) const {
+    const auto known = std::ranges::find(extents_, extent, &std::pair<std::string, ValueId>::second);
+    return known == extents_.end() ? nullptr : &known->first;
+  }
+
+  // That an extent must be what another one is, where it is a dimension's and no equation has it yet.
+  bool LearnOf(ValueId extent, ValueId other, Equations& equations) const {
+    const std::string* dimension = DimensionOf(extent);
+    const Context::Sum sum = context_.SumOf(other);
+    if (dimension == nullptr || !sum.less.empty() || sums_.contains(*dimension) || equations.contains(*dimension))
+      return false;
+    for (const auto& [known, terms] : equations) {
+      if (std::ranges::count(terms.first, *dimension) > 0) return false;
+    }
+    std::vector<std::string> terms;
+    for (const ValueId term : sum.terms) {
+      const std::string* name = DimensionOf(term);
+      if (name == nullptr || *name == *dimension || equations.contains(*name)) return false;
+      terms.push_back(*name);
+    }
+    const bool alone = terms.size() == 1 && sum.number == 0;
+    if (alone && context_.MostOf(extent) != context_.MostOf(other)) return false;
+    equations[*dimension] = {std::move(terms), sum.number};
+    return true;
+  }
+
   absl::Status AddInitializers() {
     if (model_.graph().sparse_initializer_size() > 0)
       return absl::UnimplementedError("sparse weights are not supported");
@@ -120,7 +159,11 @@ class Importer {
                                                    ranges[0].dimension, " a length"));
     }
     Varyings varyings;
-    for (const auto& [axis, dimension, least, terms, number] : ranges) {
+    for (auto [axis, dimension, least, terms, number] : ranges) {
+      if (const auto found = equations_.find(dimension); found != equations_.end()) {
+        std::tie(terms, number) = found->second;
+        if (terms.size() == 1 && number == 0) dimension = std::exchange(terms, {})[0];
+      }
       if (!terms.empty()) sums_.try_emplace(dimension, terms, number);
       auto known = std::ranges::find(extents_, dimension, &std::pair<std::string, ValueId>::first);
       if (known == extents_.end()) {
@@ -211,7 +254,7 @@ class Importer {
   // One more hidden output, which says whether the model itself takes inputs of such lengths.
   absl::Status AddAgreement() {
     ValueId all = kNoValue;
-    for (const auto& [a, b] : context_.agreements()) {
+    for (const auto& [a, b] : context_.agreements().pairs) {
       TEMPER_ASSIGN_OR_RETURN(const ValueId same, graph_.AddNode("equal", {}, {a, b}));
       if (all == kNoValue) {
         all = same;
@@ -231,10 +274,11 @@ class Importer {
   onnx::ModelProto& model_;
   const std::vector<std::string_view>& raw_;
   const ImportOptions& options_;
+  const Equations& equations_;
   Graph graph_;
   Context context_;
-  std::vector<std::pair<std::string, ValueId>> extents_;                      // by dimension, of those with ranges
-  std::map<std::string, std::pair<std::vector<std::string>, int64_t>> sums_;  // what those of them add up that are sums
+  std::vector<std::pair<std::string, ValueId>> extents_;  // by dimension, of those with ranges
+  Equations sums_;                                        // what those of them add up that are sums
 };
 
 // Weights are copied once, from the file to where they stay.
@@ -263,9 +307,17 @@ class MappedFile {
 
 absl::StatusOr<Graph> Import(ParsedModel& model, const std::string& name, const std::string& folder,
                              const ImportOptions& options) {
-  absl::StatusOr<Graph> g = Importer(model, name, folder, options).Run();
-  if (g.ok()) return g;
-  return absl::Status(g.status().code(), absl::StrCat(name, ": ", std::string(g.status().message())));
+  // A model may be refused because two names of one length are not known to be one. What it says of them before that is
+  // known from the beginning the next time.
+  Equations equations;
+  while (true) {
+    const Equations known = equations;
+    Importer importer(model, name, folder, options, known);
+    absl::StatusOr<Graph> g = importer.Run();
+    if (g.ok()) return g;
+    if (!importer.Learn(equations))
+      return absl::Status(g.status().code(), absl::StrCat(name, ": ", std::string(g.status().message())));
+  }
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ absl::StatusOr<ValueId> CountOf(Context& c, ValueId holds, ValueId counted = kNo
 absl::StatusOr<ValueId> PlacesThatHold(Context& c, ValueId holds);
 // Parts one behind another along an axis of which only the run knows how many elements some of them have.
 absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& parts, int64_t axis);
+// `x` of a new shape, `wanted` with the largest extents, of which `told` vary, and `open`, if it is none of less than
+// 0, has what is left: each element is read from where it lies.
+absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wanted, Varyings told, int64_t open);
 // Moves axis `from` to stand at `to`; the others keep their order. Gives what Transpose takes.
 std::vector<int64_t> MovedAxis(size_t rank, int64_t from, int64_t to);
 

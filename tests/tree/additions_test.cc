@@ -251,8 +251,11 @@ TEST(Additions, AnOperatorIsInThePromisedSources) {
 
 // Operators of other domains have names of ONNX's, are made of ONNX's, and are found beside them.
 const Paths kOtherDomains = {"compiler/frontend/onnx/convert_contrib.cc",
+                             "compiler/frontend/onnx/convert_contrib_layout.cc",
                              "compiler/frontend/onnx/convert_fused_attention.cc",
-                             "compiler/frontend/onnx/convert_group_attention.cc", "compiler/frontend/onnx/table.cc"};
+                             "compiler/frontend/onnx/convert_group_attention.cc",
+                             "compiler/frontend/onnx/rewrite.h",
+                             "compiler/frontend/onnx/table.cc"};
 
 TEST(Additions, AnOnnxOperatorIsInThePromisedSources) {
   const Promise promise = PromiseFor("an ONNX operator");

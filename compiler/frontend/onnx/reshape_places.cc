@@ -102,7 +102,7 @@ absl::StatusOr<ValueId> PlacesIn(Context& c, const Sides& from, const Sides& to)
 }  // namespace
 
 absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wanted, Varyings told, int64_t open) {
-  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, "Reshape"));
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, "a new shape"));
   const Shape shape = c.ShapeOf(x);
   const Varyings own = c.VaryingsOf(x);
   Sides from = SidesOf(shape, own), to = SidesOf(wanted, told);
@@ -116,7 +116,7 @@ absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wan
     return Sides(all.begin() + static_cast<std::ptrdiff_t>(kept), all.end());
   };
   from = rest(from), to = rest(to);
-  if (from.empty() || to.empty()) return MustBeKnown(c, x, "Reshape");
+  if (from.empty() || to.empty()) return MustBeKnown(c, x, "a new shape");
   if (open >= 0) {
     Sides others = to;
     others.erase(others.begin() + (open - static_cast<int64_t>(kept)));
@@ -127,7 +127,7 @@ absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wan
   }
   TEMPER_ASSIGN_OR_RETURN(const ValueId old_count, CountOf(c, ProductOf(from)));
   TEMPER_ASSIGN_OR_RETURN(const ValueId new_count, CountOf(c, ProductOf(to)));
-  if (old_count != new_count) return MustBeKnown(c, x, "Reshape");
+  if (old_count != new_count) return MustBeKnown(c, x, "a new shape");
   const Shape old_rest(shape.begin() + static_cast<std::ptrdiff_t>(kept), shape.end());
   const Shape new_rest(wanted.begin() + static_cast<std::ptrdiff_t>(kept), wanted.end());
   TEMPER_RETURN_IF_ERROR(CheckPlaces(new_rest));

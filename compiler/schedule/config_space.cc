@@ -178,28 +178,6 @@ std::vector<Config> ConfigSpace::Enumerate(int64_t limit, uint64_t seed) const {
   return configs;
 }
 
-Config ConfigSpace::Neighbour(const Config& c, Rng& rng) const {
-  std::vector<Config> all;
-  for (const Knob& k : knobs_) {
-    for (int64_t value : k.values) {
-      if (!c.Has(k.name) || c[k.name] == value) continue;
-      std::vector<std::pair<std::string, int64_t>> values = c.values();
-      for (auto& v : values) {
-        if (v.first == k.name) v.second = value;
-      }
-      all.emplace_back(std::move(values));
-    }
-  }
-  // Drawn without replacement, so a space with few legal neighbours finds one as surely as any other.
-  while (!all.empty()) {
-    const size_t pick = static_cast<size_t>(rng.Below(static_cast<int64_t>(all.size())));
-    if (Check(all[pick]).ok()) return all[pick];
-    std::swap(all[pick], all.back());
-    all.pop_back();
-  }
-  return c;
-}
-
 ConfigSpace::Size ConfigSpace::Count(int64_t limit) const {
   const int64_t size = product_size();
   const bool sampled = size > limit;

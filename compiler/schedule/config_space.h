@@ -71,8 +71,6 @@ class ConfigSpace {
   absl::Status Check(const Config& c) const;  // knows every knob and satisfies every constraint, or says why not
   // All legal configs when the product is at most `limit`, else a seeded sample of about `limit` distinct legal ones.
   std::vector<Config> Enumerate(int64_t limit, uint64_t seed = 0) const;
-  // One random knob set to another of its values; legal; the config itself if the space has one point.
-  Config Neighbour(const Config& c, Rng& rng) const;
   // Legal configs and, for the others, how many each constraint refused (the first that did).
   struct Size {
     int64_t legal;

@@ -143,34 +143,6 @@ TEST(ConfigSpace, SamplesAreLegalDistinctAndSeeded) {
   EXPECT_NE(space.Enumerate(100, 8), sample);
 }
 
-TEST(ConfigSpace, NeighboursDifferInOneKnobAndAreLegal) {
-  const ConfigSpace space = TileSpace();
-  Rng rng(1);
-  Config c = *ParseConfig("mr=2,nr=8,unroll=1");
-  std::set<std::string> seen;
-  for (int i = 0; i < 200; ++i) {
-    const Config next = space.Neighbour(c, rng);
-    ASSERT_TRUE(space.Check(next).ok()) << Text(next);
-    int differences = 0;
-    for (const auto& [name, value] : next.values()) differences += value != c[name];
-    EXPECT_EQ(differences, 1);
-    seen.insert(Text(next));
-    c = next;
-  }
-  EXPECT_EQ(seen.size(), space.Enumerate(24).size());
-}
-
-TEST(ConfigSpace, NeighbourOfTheOnlyPointIsItself) {
-  ConfigSpace space;
-  space.Add("mr", {1, 2});
-  space.Require("one row only", [](const Config& c) { return c["mr"] == 1; });
-  Rng rng(1);
-  const Config only = space.At(0);
-  EXPECT_EQ(space.Neighbour(only, rng), only);
-  EXPECT_EQ(ConfigSpace().product_size(), 1);
-  EXPECT_EQ(ConfigSpace().Neighbour(Config(), rng), Config());
-}
-
 TEST(ConfigSpace, CountTellsWhatEachConstraintRefused) {
   const ConfigSpace space = TileSpace();
   const ConfigSpace::Size size = space.Count();

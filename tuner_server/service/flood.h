@@ -80,7 +80,7 @@ class FloodMeter {
 // allows what many honest peers behind one address do when their network breaks. Not thread-safe.
 class PeerMeter {
  public:
-  static constexpr double kConnectionsAtOnce = 2000, kConnectionsPerSecond = 20;
+  static constexpr double kConnectionsAtOnce = 10000, kConnectionsPerSecond = 20;
   static constexpr double kBytesAtOnce = 64 << 20, kBytesPerSecond = 1 << 20;
 
   // It connects. False: it does so too often, and this one does not count.

@@ -571,12 +571,13 @@ TEST(OnnxVarying, WhatHasToKnowTheExtentIsRefused) {
   // A shape that is made of itself again and again is not read without end.
   const std::string doubled = refusal([](ModelBuilder& m) {
     m.Ints("one", {1});
+    m.Ints("two", {2});
     m.Node("Shape", {"v"}, {"s0"});
     for (int i = 0; i < 40; ++i) {
       const std::string last = "s" + std::to_string(i), next = "s" + std::to_string(i + 1),
                         part = "p" + std::to_string(i);
       ModelBuilder::SetInt(m.Node("Concat", {last, last}, {part}), "axis", 0);
-      m.Node("Slice", {part, "one", "repeats"}, {next});
+      m.Node("Slice", {part, "one", "two"}, {next});
     }
     Of(m, "ConstantOfShape", {"s40"});
   });

@@ -101,8 +101,9 @@ struct ExprNode {
 
 // Where an array lives. Memory is the host's, or a device's global memory. `register` arrays have only constant indices
 // once unrolled loops are expanded and vectorised ones are lanes; each element (or vector of lanes along the last
-// dimension) becomes an SSA value. `shared` arrays belong to a group of threads on a device; see launch.h.
-enum class Scope : uint8_t { kMemory, kRegister, kShared };
+// dimension) becomes an SSA value. `tile` arrays hold sums in a CPU's matrix tiles, and tile loops alone touch them.
+// `shared` arrays belong to a group of threads on a device; see launch.h.
+enum class Scope : uint8_t { kMemory, kRegister, kShared, kTile };
 
 struct BufferNode {
   std::string name;

@@ -66,6 +66,8 @@ const char* ScopeText(Scope scope) {
       return " register";
     case Scope::kShared:
       return " shared";
+    case Scope::kTile:
+      return " tile";
   }
   return "";
 }

@@ -68,6 +68,8 @@ std::string_view Word(ForKind kind) {
       return "unroll";
     case ForKind::kOutlined:
       return "outline";
+    case ForKind::kTile:
+      return "tile";
     case ForKind::kGroupX:
       return "group.x";
     case ForKind::kGroupY:

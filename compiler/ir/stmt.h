@@ -15,7 +15,8 @@ namespace temper::ir {
 // An outlined loop is a serial one that generated code has in a function of its own, so that what it keeps in registers
 // takes none from the code around it, nor the other way round.
 // A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), or of teams of them, with all
-// that is below it. A lanes loop is a serial one over what the lanes of a warp hold, which they reduce together. Group
+// that is below it. A tile loop is a serial one that code for a CPU with matrix tiles makes an instruction of, with the
+// one or two loops below it (codegen/llvm/emit_tiles.cc says what they may be). A lanes loop is a serial one over what the lanes of a warp hold, which they reduce together. Group
 // and thread loops are dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and local ids.
 // (A Block is something else here: a computation.)
 enum class ForKind : uint8_t {
@@ -24,6 +25,7 @@ enum class ForKind : uint8_t {
   kVectorized,
   kUnrolled,
   kOutlined,
+  kTile,
   kGroupX,
   kGroupY,
   kGroupZ,

@@ -57,7 +57,7 @@ absl::Status Verifier::Check(const Func& f) {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " twice"));
     if (b->scope != Scope::kMemory) {
       return absl::InvalidArgumentError(absl::StrCat(name_, ": parameter ", b->name, " can not live in ",
-                                                     b->scope == Scope::kRegister ? "registers" : "shared memory"));
+                                                     b->scope == Scope::kShared ? "shared memory" : "registers"));
     }
     buffers_.insert(b.get());
     if (i + f.num_outputs < f.params.size()) inputs_.insert(b.get());

@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { EAX, EBX, ECX, EDX };
 enum { STATE_NONE = 0, STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_AMX = 0x60000 }; /* bits of XCR0 */
@@ -69,13 +71,19 @@ static uint32_t saved_state(void) {
   return low;
 }
 
+/* Linux lets a process use the tiles' registers once it has asked for them. */
+static int may_use_tiles(void) {
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
 static int has_feature(const char* name) {
   for (size_t i = 0; i < sizeof kFeatures / sizeof kFeatures[0]; ++i) {
     const feature* f = &kFeatures[i];
     if (strcmp(f->name, name) != 0) continue;
     uint32_t r[4];
     return __get_cpuid_count(f->leaf, f->subleaf, &r[EAX], &r[EBX], &r[ECX], &r[EDX]) && (r[f->reg] >> f->bit & 1) &&
-           (saved_state() & f->state) == f->state;
+           (saved_state() & f->state) == f->state && (f->state != STATE_AMX || may_use_tiles());
   }
   return 0;
 }

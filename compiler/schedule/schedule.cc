@@ -109,6 +109,7 @@ void Schedule::Reorder(const std::vector<Loop>& order) {
 void Schedule::Unroll(const Loop& loop) { Annotate("unroll", loop, ir::ForKind::kUnrolled); }
 void Schedule::Vectorize(const Loop& loop) { Annotate("vectorize", loop, ir::ForKind::kVectorized); }
 void Schedule::Tensorize(const Loop& loop) { Annotate("tensorize", loop, ir::ForKind::kTensor); }
+void Schedule::TensorizeForTiles(const Loop& loop) { Annotate("tensorize for tiles", loop, ir::ForKind::kTile); }
 void Schedule::TensorizeForTeams(const Loop& loop) { Annotate("tensorize for teams", loop, ir::ForKind::kTeamTensor); }
 void Schedule::ReduceAcrossLanes(const Loop& loop) { Annotate("reduce across lanes", loop, ir::ForKind::kLanes); }
 void Schedule::Parallel(const Loop& loop) { Annotate("parallel", loop, ir::ForKind::kParallel); }

@@ -45,6 +45,9 @@ class Schedule {
   // A vectorised loop is innermost on its path but for unrolled ones around it. Over a reduction iterator it is a
   // horizontal reduction.
   void Vectorize(const Loop& loop);
+  // Code for a CPU makes the loop's nest an instruction of its matrix tiles: see codegen/llvm/emit_tiles.cc for what it
+  // has to be.
+  void TensorizeForTiles(const Loop& loop);
   // Lower makes the loop's nest instructions of warps, whose lanes are the threads along x and y: see lower/tensor.h
   // for what it has to be.
   void Tensorize(const Loop& loop);

@@ -12,6 +12,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -87,12 +89,18 @@ constexpr Bit kBits[] = {
     {"amx-int8", 7, 0, 'd', 25, kTiles},
 };
 
+// Linux lets a process use the tiles' registers once it has asked for them.
+bool MayUseTiles() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 std::vector<std::string> Features() {
   const bool osxsave = (Cpuid(1).c >> 27) & 1;
   const uint64_t xcr0 = osxsave ? Xcr0() : 0;
   std::vector<std::string> out;
   for (const Bit& b : kBits) {
-    if ((xcr0 & b.xcr0) != b.xcr0) continue;
+    if ((xcr0 & b.xcr0) != b.xcr0 || (b.xcr0 == kTiles && !MayUseTiles())) continue;
     const Regs r = Cpuid(b.leaf, b.subleaf);
     const unsigned word = b.reg == 'a' ? r.a : b.reg == 'b' ? r.b : b.reg == 'c' ? r.c : r.d;
     if ((word >> b.bit) & 1) out.emplace_back(b.feature);

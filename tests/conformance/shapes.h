@@ -119,6 +119,22 @@ inline constexpr Shape kShapes[] = {
      "(u8[1,4,9,12]@0231, const i8[33,4,3,4]) conv2d(0,1; pads=[1,0,0,0] result='i32') -> i32[1,33,8,9]@0231; "
      "anchor=0"},
 
+    {"matmul.tiles",
+     "(u8[37,128], const i8[128,70], const i32[70]) matmul(0,1; result='i32') -> i32[37,70]; sub(3,2) -> i32[37,70]; "
+     "anchor=0"},
+    {"matmul.tiles",
+     "(u8[3,19,51], const i8[51,33], const f32[33]) matmul(0,1; result='i32') -> i32[3,19,33]; cast(3; to='f32') -> "
+     "f32[3,19,33]; mul(4,2) -> f32[3,19,33]; anchor=0"},
+    {"matmul.tiles", "(u8[2,9,68], i8[2,23,68]) matmul(0,1; result='i32' trans_b=1) -> i32[2,9,23]; anchor=0"},
+    {"conv2d.tiles",
+     "(u8[1,64,9,7]@0231, const i8[19,64,1,1]) conv2d(0,1; result='i32') -> i32[1,19,9,7]@0231; anchor=0"},
+    {"conv2d.tiles",
+     "(u8[1,16,9,9]@0231, const i8[19,16,3,3], i32[19,1,1]) conv2d(0,1; pads=[1,1,1,1] result='i32' strides=[2,1]) -> "
+     "i32[1,19,5,9]@0231; add(3,2) -> i32[1,19,5,9]@0231; anchor=0"},
+    {"conv2d.tiles",
+     "(u8[2,3,13,16], const i8[19,3,7,8], const i32[19,1,1]) layout_copy(0) -> u8[2,3,13,16]@0231; conv2d(3,1; "
+     "result='i32' strides=[2,2]) -> i32[2,19,4,5]@0231; sub(4,2) -> i32[2,19,4,5]@0231; anchor=1"},
+
     {"matmul.nbits",
      "(f32[3,96], const u8[48,37], const f32[3,37], const f32[37]) matmul_nbits(0,1,2; zero=8) -> f32[3,37]; add(4,3) "
      "-> f32[3,37]; anchor=0"},

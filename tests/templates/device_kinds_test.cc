@@ -10,6 +10,7 @@ namespace temper {
 namespace {
 
 constexpr const char* kCpus[] = {"llvm:haswell", "interpreter"};
+constexpr const char* kTiles[] = {"llvm:sapphirerapids"};
 constexpr const char* kGpus[] = {"opencl", "cuda:sm_90"};
 constexpr const char* kTensorCores[] = {"cuda:sm_80", "cuda:sm_90"};
 constexpr const char* kTeams[] = {"cuda:sm_90", "cuda:sm_90a"};
@@ -52,6 +53,10 @@ constexpr Built kBuilt[] = {
      "(i16[1,8,8,8]@0231, const i16[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] result='i32' "
      "strides=[1,1]) -> i32[1,8,8,8]@0231; anchor=0"},
     {"matmul.integer", kCpus, "(i16[4,8], const i16[8,16]) matmul(0,1; result='i32') -> i32[4,16]; anchor=0"},
+    {"conv2d.tiles", kTiles,
+     "(u8[1,8,8,8]@0231, const i8[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] result='i32' "
+     "strides=[1,1]) -> i32[1,8,8,8]@0231; anchor=0"},
+    {"matmul.tiles", kTiles, "(u8[4,8], const i8[8,16]) matmul(0,1; result='i32') -> i32[4,16]; anchor=0"},
     {"matmul.nbits", kCpus, kNBits},
     {"matmul.nbits_cached", kCpus, kNBits},
     {"matmul.nbits_i8", kCpus, kNBitsI8},

@@ -36,6 +36,7 @@ const char* KernelEmitter::Space(ir::Scope scope) const {
     case ir::Scope::kShared:
       return dialect_.shared;
     case ir::Scope::kRegister:
+    case ir::Scope::kTile:  // which no device has
       break;
   }
   return "";

@@ -221,7 +221,7 @@ class Reader {
         return Bad("a buffer is too large");
     }
     const DType dtype = Type(item[1]);
-    const auto scope = static_cast<ir::Scope>(Int(item[3], 0, static_cast<int>(ir::Scope::kShared)));
+    const auto scope = static_cast<ir::Scope>(Int(item[3], 0, static_cast<int>(ir::Scope::kTile)));
     if (!ok_) return Bad("a buffer is not whole");
     buffers_.push_back(ir::MakeBuffer(item[0].get<std::string>(), dtype, shape, scope));
     return absl::OkStatus();

@@ -1,5 +1,6 @@
 // Expressions.
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/llvm/emitter.h"
@@ -361,8 +362,31 @@ Value* Emitter::EmitSelect(const Expr& cond, const Expr& a, const Expr& c) {
   return phi;
 }
 
+// What `e` was rounded from, within the same bounds; empty if it is no such thing. Rounding to the next integer may
+// come after a clip to integers as well as before it.
+static Expr BeforeRound(const Expr& e) {
+  if (e->kind == ExprKind::kRound) return e->args[0];
+  if (e->kind != ExprKind::kMin && e->kind != ExprKind::kMax) return Expr();
+  for (size_t i = 0; i < 2; ++i) {
+    const Expr& bound = e->args[i];
+    if (bound->kind != ExprKind::kFloat || std::trunc(bound->float_value) != bound->float_value) continue;
+    const Expr before = BeforeRound(e->args[1 - i]);
+    if (before) return i == 0 ? ir::Binary(e->kind, bound, before) : ir::Binary(e->kind, before, bound);
+  }
+  return Expr();
+}
+
 Value* Emitter::EmitCast(const Expr& e) {
   const DType to = e->dtype;
+  if (e->args[0]->dtype == DType::kF32 && !IsFloat(to) && to != DType::kBool && Info(to).bits < 32) {
+    if (const Expr before = BeforeRound(e->args[0])) {
+      kept_.push_back(before);
+      Value* v = Emit(before);
+      llvm::Type* wide = Like(b_.getInt32Ty(), v);
+      return b_.CreateTrunc(b_.CreateIntrinsic(llvm::Intrinsic::lrint, {wide, v->getType()}, {v}),
+                            Like(ValueType(to), v));
+    }
+  }
   if (IsFloat(to) && IsNative(to)) {
     if (Value* narrow = NarrowLanes(e->args[0], Expr())) return b_.CreateSIToFP(narrow, Like(ValueType(to), narrow));
   }

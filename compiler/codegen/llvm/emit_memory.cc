@@ -297,10 +297,30 @@ Value* Emitter::MaskedLoad(llvm::FixedVectorType* type, Value* p, llvm::Align al
   return constant != nullptr && constant->isNullValue() ? loaded : b_.CreateSelect(mask, loaded, otherwise);
 }
 
-// What pairs of pairs are made of, in order.
 static void AppendParts(const Expr& e, std::vector<Expr>& parts) {
   if (e->kind != ExprKind::kPair) return parts.push_back(e);
   for (const Expr& arg : e->args) AppendParts(arg, parts);
+}
+
+std::vector<Expr> Emitter::PartsOf(const Expr& e) {
+  std::vector<Expr> parts;
+  AppendParts(e, parts);
+  return parts;
+}
+
+std::optional<Emitter::Access> Emitter::FirstOfNeighbours(const std::vector<Expr>& parts) {
+  const bool loads = std::ranges::all_of(parts, [&](const Expr& part) {
+    return part->kind == ExprKind::kLoad && part->buffer == parts[0]->buffer &&
+           part->buffer->scope == ir::Scope::kMemory;
+  });
+  if (!loads) return std::nullopt;
+  const Access first = AccessOf(parts[0].get(), parts[0]->buffer, parts[0]->args);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Access access = AccessOf(parts[i].get(), parts[i]->buffer, parts[i]->args);
+    if (ir::AsInt(ranges_.Simplify(access.flat - first.flat)) != static_cast<int64_t>(i)) return std::nullopt;
+    if (lanes_.mask != nullptr && !InBounds(access)) return std::nullopt;
+  }
+  return first;
 }
 
 static bool WidensBytes(const Expr& e) {
@@ -312,28 +332,18 @@ static bool WidensBytes(const Expr& e) {
 // Neighbours in memory are one access of their width together; a vector of them may be widened, each number by itself.
 // Null where they are none.
 Value* Emitter::LoadNeighbours(const Expr& e) {
-  std::vector<Expr> parts;
-  AppendParts(e, parts);
+  std::vector<Expr> parts = PartsOf(e);
   const DType wide = parts[0]->dtype;
   const bool widens = std::ranges::all_of(parts, WidensBytes);
   if (widens) {
     for (Expr& part : parts) part = part->args[0];
   }
-  const bool loads = std::ranges::all_of(parts, [&](const Expr& part) {
-    return part->kind == ExprKind::kLoad && part->buffer == parts[0]->buffer &&
-           part->buffer->scope == ir::Scope::kMemory;
-  });
-  if (!loads) return nullptr;
+  const std::optional<Access> neighbours = FirstOfNeighbours(parts);
+  if (!neighbours.has_value()) return nullptr;
+  const Access& first = *neighbours;
   const auto count = static_cast<int64_t>(parts.size());
-  const Access first = AccessOf(parts[0].get(), parts[0]->buffer, parts[0]->args);
   const int64_t lane = lanes_.count == 0 ? 0 : first.form.lane;
   if (first.form.irregular || (lane != 0 && lane != count) || (widens && lane == 0)) return nullptr;
-  for (int64_t i = 0; i < count; ++i) {
-    const Expr& part = parts[static_cast<size_t>(i)];
-    const Access access = AccessOf(part.get(), part->buffer, part->args);
-    if (ir::AsInt(ranges_.Simplify(access.flat - first.flat)) != i) return nullptr;
-    if (lanes_.mask != nullptr && !InBounds(access)) return nullptr;
-  }
   llvm::Type* type = ValueType(e->dtype);
   if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
   const DType kept = parts[0]->dtype;

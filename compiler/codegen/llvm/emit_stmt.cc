@@ -62,6 +62,7 @@ Emitter::Emitter(KernelContext& context, llvm::Function* function, Value* worksp
 }
 
 void Emitter::Return() {
+  LeaveTiles();
   llvm::Type* type = function_->getReturnType();
   if (type->isVoidTy()) {
     b_.CreateRetVoid();
@@ -88,6 +89,8 @@ void Emitter::Emit(const Stmt& s) {
         EmitParallel(s);
       } else if (s->for_kind == ForKind::kOutlined && lanes_.count == 0 && s->extent > 1) {
         EmitOutlined(s);
+      } else if (s->for_kind == ForKind::kTile) {
+        EmitTile(*s);
       } else {
         EmitFor(*s);
       }
@@ -391,7 +394,7 @@ void Emitter::EmitAlloc(const ir::StmtNode& s) {
     RegisterArray array(b_, buffer.name, MemoryType(buffer.dtype), own ? elements : NumElements(buffer.shape),
                         own || buffer.shape.empty() ? copies : buffer.shape.back(), own ? copies : WidestAccess(s));
     registers_.insert_or_assign(&buffer, std::move(array));
-  } else if (context_.plan.placements.at(&buffer).kind == Placement::kStack) {
+  } else if (buffer.scope == ir::Scope::kMemory && context_.plan.placements.at(&buffer).kind == Placement::kStack) {
     llvm::IRBuilder<>::InsertPointGuard guard(b_);
     b_.SetInsertPoint(&function_->getEntryBlock(), function_->getEntryBlock().begin());
     auto* type = llvm::ArrayType::get(MemoryType(buffer.dtype), static_cast<uint64_t>(elements));
@@ -434,6 +437,7 @@ void Emitter::EmitStore(const Stmt& s) {
   }
   const Access access = AccessOf(s.get(), s->buffer, s->indices);
   const OpenScope scope(*this, /*closed=*/true);
+  ForgetOperandTiles();
   if (lanes_.count == 0) {
     Value* value = Emit(s->value);
     ScalarStore(access, value);

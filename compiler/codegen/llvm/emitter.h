@@ -124,6 +124,35 @@ class Emitter {
   void Bind(const ir::Var& var, const Binding& binding, int64_t extent);
   void Unbind(const ir::Var& var);
 
+  // --- emit_tiles.cc
+  // Elements from a tile's row to the next, and from a column to the next; `first` is of row and column 0.
+  struct TileAccess {
+    Access first;
+    int64_t row = 0, column = 0;
+  };
+  // A matrix tile that holds an operand, as long as the block that loaded it goes on and nothing is stored.
+  struct OperandTile {
+    unsigned number;
+    bool of_a;
+    TileAccess holds;
+    llvm::BasicBlock* block;  // null: nothing
+  };
+  struct Tiles {
+    llvm::GlobalVariable* config = nullptr;                              // null: no tile is in use
+    int64_t rows = 0;                                                    // of sums and of A
+    std::map<std::pair<const ir::BufferNode*, int64_t>, unsigned> sums;  // by their first element
+    std::vector<OperandTile> operands;                                   // the one used last at the end
+  };
+  void EmitTile(const ir::StmtNode& rows);
+  void EmitProductOfTiles(const ir::StmtNode& rows, const ir::StmtNode& columns, const ir::StmtNode& steps);
+  void EnterTiles(int64_t rows);
+  void LeaveTiles();
+  void ForgetOperandTiles();
+  TileAccess TileAccessOf(Access access, const ir::Var& row, const ir::Var& column);
+  unsigned SumsTile(const Access& sums, const ir::StmtNode& rows, const ir::StmtNode& columns);
+  unsigned OperandIn(const TileAccess& wanted, bool of_a);
+  void CallTile(llvm::Intrinsic::ID instruction, const std::vector<llvm::Value*>& args);
+
   // --- emit_expr.cc: a scalar where the expression does not depend on the lane, else a vector
   llvm::Value* Emit(const ir::Expr& e);
   llvm::Value* EmitNode(const ir::Expr& e);
@@ -171,6 +200,9 @@ class Emitter {
   llvm::Value* EmitLoad(const ir::Expr& e);
   llvm::Value* EmitPair(const ir::Expr& e);
   llvm::Value* LoadNeighbours(const ir::Expr& e);
+  static std::vector<ir::Expr> PartsOf(const ir::Expr& e);  // what pairs of pairs are made of, in order
+  // The first of them, where they are loads of neighbours in memory.
+  std::optional<Access> FirstOfNeighbours(const std::vector<ir::Expr>& parts);
   llvm::Value* EmitRegisterLoad(const Access& access);
   // Lanes that read here and there within one aligned vector: a load and a shuffle. Null where they do not.
   llvm::Value* EmitShuffledLoad(const Access& access);
@@ -227,6 +259,7 @@ class Emitter {
   std::map<std::pair<const ir::VarNode*, int64_t>, ir::Var> locals_;
   // Arrays allocated inside a vectorised loop: as many copies as lanes, neighbours in memory.
   std::map<const ir::BufferNode*, int64_t> private_;
+  Tiles tiles_;
   int64_t as_lane_ = 0;         // inside AsLane: which
   std::vector<ir::Expr> kept_;  // made here, and known to the caches by address
 };

@@ -105,7 +105,7 @@ absl::StatusOr<Captures> CapturesOf(const Stmt& loop, const FunctionPlan& plan) 
   absl::Status status;
   auto use = [&](const ir::Buffer& buffer) {
     if (inside.contains(buffer.get())) return;
-    if (buffer->scope == ir::Scope::kRegister) {
+    if (buffer->scope != ir::Scope::kMemory) {
       status = absl::InvalidArgumentError(
           absl::StrCat("register array ", buffer->name, " is used across ",
                        loop->for_kind == ForKind::kParallel ? "a parallel" : "an outlined", " loop"));

@@ -2,7 +2,9 @@
 // columns are output channels, and the reduction is over the input's.
 // conv2d.integer: filters of any size, of i16 or of u8 by i8, summed in i32. What a chunk of rows sees of the image is
 // copied side by side.
+// conv2d.tiles: the same of u8 by i8, by matrix tiles.
 #include <functional>
+#include <numeric>
 #include <optional>
 
 #include "compiler/ops/templates/conv2d_shape.h"
@@ -120,14 +122,20 @@ FilterOrder OrderOf(const Workload& w) {
           }};
 }
 
-GemmView IntegerViewOf(const Workload& w) {
+bool IsIntegerConv2d(const Workload& w) {
+  if (WaysOf(w, w.calls[w.anchor]) == 1) return false;
+  if (ReadsPlanes(w)) return TakesRuns(w);
+  return IsConv2dOfPixels(w, true) &&
+         (w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels || TakesRuns(w));
+}
+
+GemmView IntegerViewOf(const Workload& w, const FilterOrder& order, bool in_place) {
   const Conv2dShape s(w);
   const std::vector<int>& args = w.calls[w.anchor].args;
   GemmView v = PixelsByFilters(s);
   v.prologue = args[0] >= static_cast<int>(w.inputs.size());
   v.b_input = args[1];
   const int64_t ic = s.c / s.group;
-  const FilterOrder order = OrderOf(w);
   v.reduction = order.reduction;
   v.b_element = [s, order](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
     const FilterPlace at = order.at(r);
@@ -149,7 +157,45 @@ GemmView IntegerViewOf(const Workload& w) {
       return ValueWhere(inside, x({row / Expr(s.oh * s.ow), g * Expr(ic) + at.c, y, z}));
     };
   };
-  return OfIntegers(w, std::move(v), s.pointwise());
+  return OfIntegers(w, std::move(v), in_place);
+}
+GemmView IntegerViewOf(const Workload& w) { return IntegerViewOf(w, OrderOf(w), Conv2dShape(w).pointwise()); }
+
+// A tile's rows are all as far apart. Where the places of a filter have no whole steps of a product, they make some
+// together, with places of zeros at their end.
+GemmView MatrixTilesViewOf(const Workload& w) {
+  const Conv2dShape s(w);
+  FilterOrder order = OrderOf(w);
+  const int64_t run = order.reduction.back(), places = NumElements(order.reduction) / run;
+  if (places == 1 || run % kMatrixStepBytes == 0)
+    return OfMatrixTiles(IntegerViewOf(w, order, s.pointwise() && s.stride_h == 1 && s.stride_w == 1));
+  const Shape axes(order.reduction.begin(), order.reduction.end() - 1);
+  const int64_t made = RoundUp(places, kMatrixStepBytes / std::gcd(run, kMatrixStepBytes));
+  const FilterOrder flat = {{made, run}, [axes, at = order.at](const std::vector<Expr>& r) {
+                              std::vector<Expr> place = Unflatten(r[0], axes);
+                              place.push_back(r[1]);
+                              return at(place);
+                            }};
+  GemmView v = IntegerViewOf(w, flat, false);
+  const auto or_zero = [places](const Expr& place, const Expr& e) {
+    return ir::Select(place < Expr(places), e, ir::Const(0, e->dtype));
+  };
+  v.copied = {made, run};
+  v.reduction = {made * run / v.ways};
+  v.depth = made * run;
+  v.b_element = [element = v.b_element, copied = v.copied, or_zero](const ir::Tensor& b, const Expr& g,
+                                                                    const Expr& column, const std::vector<Expr>& r) {
+    const std::vector<Expr> place = Unflatten(r[0], copied);
+    return or_zero(place[0], element(b, g, column, place));
+  };
+  v.prepare = [prepare = v.prepare, or_zero](WorkloadProgram& program, ir::ProgramBuilder& b,
+                                             std::vector<std::string>* stages) -> GemmView::AElement {
+    return
+        [element = prepare(program, b, stages), or_zero](const Expr& g, const Expr& row, const std::vector<Expr>& r) {
+          return or_zero(r[0], element(g, row, r));
+        };
+  };
+  return v;
 }
 
 }  // namespace
@@ -171,15 +217,24 @@ CpuTemplate Conv2dInteger() {
   return {
       "conv2d.integer",
       3,
-      [](const Workload& w) {
-        if (WaysOf(w, w.calls[w.anchor]) == 1) return false;
-        if (ReadsPlanes(w)) return TakesRuns(w);
-        return IsConv2dOfPixels(w, true) &&
-               (w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels || TakesRuns(w));
-      },
+      IsIntegerConv2d,
       [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerViewOf(w), t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerViewOf(w), c, t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, IntegerViewOf(w), c, t); }};
+}
+
+CpuTemplate Conv2dMatrixTiles() {
+  return {"conv2d.tiles",
+          1,
+          [](const Workload& w) { return IsIntegerConv2d(w) && FillsMatrixTiles(IntegerViewOf(w)); },
+          [](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(MatrixTilesViewOf(w), t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) {
+            return BuildMatrixTiles(w, MatrixTilesViewOf(w), c, t);
+          },
+          [](const Workload& w, const Config& c, const CpuTarget& t) {
+            return MatrixTilesFootprint(w, MatrixTilesViewOf(w), c, t);
+          },
+          "amx-int8"};
 }
 
 }  // namespace temper

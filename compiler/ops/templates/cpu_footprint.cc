@@ -131,11 +131,8 @@ Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t) {
   return result;
 }
 
-double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
-  const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
-  const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;
-  // Of the thread with the most to do, whom the others wait for.
-  const double share = f.chunk_imbalance / std::max(1, t.threads);
+// Of a core that makes all tiles in vector registers.
+static double VectorCycles(const CpuFootprint& f, const CpuTarget& t) {
   const double vectors = f.tile_columns / f.vector_lanes, accumulators = std::max(1.0, f.tile_rows * vectors);
   const double reduction = std::max(1.0, f.reduction);
   const Rates rates = RatesOf(f.vector_lanes, t);
@@ -157,9 +154,16 @@ double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   }
   // Entering and leaving a tile: the more accumulators, the less of it runs beside its neighbours.
   const double edges = kTileCycles + 0.1 * accumulators * accumulators;
-  double cycles = fma_vectors * each * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
-  cycles += fma_vectors / accumulators * f.turns * rates.turn;
-  cycles *= f.crowding;
+  const double cycles = fma_vectors * each * std::sqrt(std::max(1.0, f.innermost_stride)) + tiles * edges;
+  return (cycles + fma_vectors / accumulators * f.turns * rates.turn) * f.crowding;
+}
+
+double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
+  const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
+  const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;
+  // Of the thread with the most to do, whom the others wait for.
+  const double share = f.chunk_imbalance / std::max(1, t.threads);
+  double cycles = f.matrix_cycles > 0 ? f.matrix_cycles : VectorCycles(f, t);
   cycles += f.prologue_ops / kPrologueOps;
   // Code past the micro-op caches and the L1 instruction cache is fetched again and again.
   if (f.code_ops > 512) cycles *= 1 + 0.1 * std::log2(f.code_ops / 512);

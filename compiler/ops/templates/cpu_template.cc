@@ -17,8 +17,8 @@ TemplateDef ForCpu(CpuTemplate t) {
   return {t.name,
           t.version,
           &CpuSchema(),
-          [matches = std::move(t.matches)](const Workload& w, const Target& target) {
-            return target.cpu() != nullptr && matches(w);
+          [matches = std::move(t.matches), feature = t.feature](const Workload& w, const Target& target) {
+            return target.cpu() != nullptr && (feature.empty() || target.cpu()->Has(feature)) && matches(w);
           },
           [space = std::move(t.space)](const Workload& w, const Target& target) { return space(w, *target.cpu()); },
           [build = std::move(t.build)](const Workload& w, const Config& c, const Target& target) {

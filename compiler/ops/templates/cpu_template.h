@@ -15,6 +15,7 @@ struct CpuTemplate {
   // Kernel::main or, which ForCpu lowers, Kernel::scheduled alone.
   std::function<absl::StatusOr<Kernel>(const Workload&, const Config&, const CpuTarget&)> build;
   std::function<CpuFootprint(const Workload&, const Config&, const CpuTarget&)> footprint;
+  std::string_view feature = {};  // of the target, without which it matches nothing
 };
 // Matches nothing on another kind of device, whoever generates its code on this one.
 TemplateDef ForCpu(CpuTemplate t);

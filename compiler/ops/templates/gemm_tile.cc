@@ -42,15 +42,16 @@ GemmView PartSums(const GemmView& v, int64_t parts) {
 }
 
 GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t)
-    : lanes(LanesOf(c, t)),
-      mr(c["mr"]),
+    : matrix_rows(c.Has("tr") ? c["tr"] : 0),
+      lanes(LanesOf(c, t)),
+      mr(matrix_rows > 0 ? c["mt"] * matrix_rows : c["mr"]),
       vectors(c["nv"]),
       nr(vectors * lanes),
       panels(CeilDiv(v.columns, nr)),
       blocks(c["blocks"]),
-      unroll(c["ku"]),
-      copy_a(v.prologue || (c.Has("ca") && c["ca"] != 0)),
-      pack(w.inputs[v.b_input].constant || c["pack"] != 0),
+      unroll(matrix_rows > 0 ? 1 : c["ku"]),
+      copy_a(v.prologue || (matrix_rows > 0 ? v.rows % mr != 0 : c.Has("ca") && c["ca"] != 0)),
+      pack(matrix_rows > 0 || w.inputs[v.b_input].constant || c["pack"] != 0),
       sums_apart(unroll > 1 && !v.MakesB() && mr * vectors < kEnoughAccumulators &&
                  mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
       row_tiles(CeilDiv(v.rows, mr)),

@@ -7,6 +7,7 @@
 namespace temper {
 
 struct GemmTile {
+  int64_t matrix_rows;  // of a matrix tile, where such make the sums (gemm_matrix_tiles.cc); 0: vectors do
   int64_t lanes, mr, vectors, nr, panels, blocks, unroll;
   bool copy_a;          // a chunk's rows of A come to cache, before its tiles read them
   bool pack;            // B is packed, by the package or by the kernel
@@ -18,6 +19,8 @@ struct GemmTile {
   bool prefetch_a, prefetch_b;
   GemmTile(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
 
+  // Matrix tiles have all their rows: those past the last are made of zeros.
+  int64_t RowsMade(const GemmView& v) const { return matrix_rows > 0 ? row_tiles * mr : v.rows; }
   int64_t chunks() const { return CeilDiv(row_tiles, chunk); }
   int64_t units(const GemmView& v) const { return v.batch * chunks() * blocks; }  // of work, for the threads
   // What the rows' tiles take, in rows: a last tile that lacks some takes longer than those it has.

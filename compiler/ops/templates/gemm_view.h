@@ -34,6 +34,9 @@ struct GemmView {
   // signed, or the other way round where B is of numbers. A factor is so many elements along the reduction's last axis,
   // whose last extent counts factors; `depth` is that axis in elements, those past which are zero and never asked for.
   int64_t ways = 1, depth = 0;
+  // The axes of the reduction where rows of A are copied, whose elements are `depth` together and the reduction's one
+  // axis; empty: they are `reduction`.
+  Shape copied;
   // B is constant and of bytes, though A is not: its panels keep the bytes, which are widened when they are read.
   bool widens_b = false;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it

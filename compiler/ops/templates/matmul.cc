@@ -1,5 +1,6 @@
 // matmul.packed: dense layers (a constant or shared right operand: all leading dimensions are rows) and batched matmul.
 // matmul.integer: those of i16, or of u8 by i8, summed in i32; elementwise calls may make their left operand.
+// matmul.tiles: those of u8 by i8, by matrix tiles.
 #include <algorithm>
 #include <optional>
 
@@ -150,6 +151,8 @@ static GemmView IntegerMatmulView(const Workload& w) {
   return OfIntegers(w, std::move(v), w.TypeOf(a).perm.empty() && v.a_input == a);
 }
 
+static bool IsIntegerMatmul(const Workload& w) { return WaysOf(w, w.calls[w.anchor]) > 1 && IsMatmulOfMatrices(w); }
+
 // Few rows by a computed operand whose columns each lie in one piece: dot products, for which the fallback reads
 // it as it lies. To copy it into panels first takes longer, and up to three times as long where it is in no cache.
 static bool IsDotProducts(const Workload& w) {
@@ -160,6 +163,8 @@ static bool IsDotProducts(const Workload& w) {
   const bool trans_b = w.calls[w.anchor].attrs.Int("trans_b", 0) != 0;
   return !w.inputs[v.b_input].constant && along == rank - (trans_b ? 1 : 2) && v.rows <= kFewRows;
 }
+
+static GemmView MatrixTilesView(const Workload& w) { return OfMatrixTiles(IntegerMatmulView(w)); }
 
 CpuTemplate MatmulPacked() {
   return {"matmul.packed",
@@ -174,12 +179,26 @@ CpuTemplate MatmulInteger() {
   return {
       "matmul.integer",
       3,
-      [](const Workload& w) { return WaysOf(w, w.calls[w.anchor]) > 1 && IsMatmulOfMatrices(w); },
+      IsIntegerMatmul,
       [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerMatmulView(w), t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerMatmulView(w), c, t); },
       [](const Workload& w, const Config& c, const CpuTarget& t) {
         return GemmFootprint(w, IntegerMatmulView(w), c, t);
       }};
+}
+
+CpuTemplate MatmulMatrixTiles() {
+  return {"matmul.tiles",
+          1,
+          [](const Workload& w) { return IsIntegerMatmul(w) && FillsMatrixTiles(IntegerMatmulView(w)); },
+          [](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(MatrixTilesView(w), t); },
+          [](const Workload& w, const Config& c, const CpuTarget& t) {
+            return BuildMatrixTiles(w, MatrixTilesView(w), c, t);
+          },
+          [](const Workload& w, const Config& c, const CpuTarget& t) {
+            return MatrixTilesFootprint(w, MatrixTilesView(w), c, t);
+          },
+          "amx-int8"};
 }
 
 }  // namespace temper

@@ -34,6 +34,8 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulPacked()),
       ForCpu(Conv2dInteger()),
       ForCpu(MatmulInteger()),
+      ForCpu(Conv2dMatrixTiles()),
+      ForCpu(MatmulMatrixTiles()),
       ForCpu(MatmulNBits()),
       ForCpu(MatmulNBitsCached()),
       ForCpu(MatmulNBitsI8()),

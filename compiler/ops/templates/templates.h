@@ -18,6 +18,8 @@ CpuTemplate ExpandedConv2d();     // expanded.cc: pointwise, then depthwise, a p
 CpuTemplate MatmulPacked();       // matmul.cc: dense and batched
 CpuTemplate Conv2dInteger();      // conv2d.cc: of integers, summed in i32
 CpuTemplate MatmulInteger();      // matmul.cc: the same
+CpuTemplate Conv2dMatrixTiles();  // conv2d.cc: of bytes, by matrix tiles
+CpuTemplate MatmulMatrixTiles();  // matmul.cc: the same
 CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a number at a time in registers
 CpuTemplate MatmulNBitsI8();      // matmul_nbits.cc: the same, of rows of bytes
 CpuTemplate MatmulNBitsCached();  // matmul_nbits.cc: the same, a panel at a time in cache

@@ -24,6 +24,8 @@ const char* KindName(ForKind kind) {
       return "unrolled";
     case ForKind::kOutlined:
       return "outlined";
+    case ForKind::kTile:
+      return "a tile's";
     case ForKind::kGroupX:
     case ForKind::kGroupY:
     case ForKind::kGroupZ:

@@ -1,0 +1,166 @@
+// Products of bytes by matrix tiles. The nests say what the instructions mean, so they are interpreted where no CPU has
+// them, and the code that is made of them is read.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "compiler/schedule/lower.h"
+#include "tests/templates/check_gpu.h"
+#include "tests/templates/check_templates.h"
+#include "tests/templates/covering_configs.h"
+
+namespace temper {
+namespace {
+
+// Whole steps in place and rows to spare; a step that is not whole, under calls that make A; batches, packed at run
+// time; pixels in place, and with strides; windows of whole steps, of parts of them, and of groups; runs of an image.
+constexpr const char* kWorkloads[] = {
+    "(u8[32,128], const i8[128,33]) matmul(0,1; result='i32') -> i32[32,33]; anchor=0",
+    "(u8[37,64], const i8[64,48], const f32[48]) matmul(0,1; result='i32') -> i32[37,48]; cast(3; to='f32') -> "
+    "f32[37,48]; mul(4,2) -> f32[37,48]; anchor=0",
+    "(f32[3,7,51], const i8[29,51]) clip(0; max=255.0 min=0.0) -> f32[3,7,51]; cast(2; to='u8') -> u8[3,7,51]; "
+    "matmul(3,1; result='i32' trans_b=1) -> i32[3,7,29]; anchor=2",
+    "(u8[2,9,68], i8[2,21,68]) matmul(0,1; result='i32' trans_b=1) -> i32[2,9,21]; anchor=0",
+    "(u8[1,64,5,7]@0231, const i8[40,64,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] result='i32' "
+    "strides=[1,1]) -> i32[1,40,5,7]@0231; anchor=0",
+    "(u8[2,64,7,6]@0231, const i8[37,64,1,1]) conv2d(0,1; dilations=[1,1] group=1 pads=[0,0,0,0] result='i32' "
+    "strides=[2,2]) -> i32[2,37,4,3]@0231; cast(2; to='u8') -> u8[2,37,4,3]@0231; anchor=0",
+    "(u8[1,64,5,5]@0231, const i8[17,64,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,0,0,2] result='i32' "
+    "strides=[1,1]) -> i32[1,17,4,5]@0231; anchor=0",
+    "(u8[1,16,7,5]@0231, const i8[20,16,3,3], i32[20,1,1]) conv2d(0,1; dilations=[1,2] group=1 pads=[1,1,1,1] "
+    "result='i32' strides=[2,1]) -> i32[1,20,4,3]@0231; add(3,2) -> i32[1,20,4,3]@0231; anchor=0",
+    "(u8[2,18,6,5]@0231, const i8[14,9,3,1]) conv2d(0,1; dilations=[1,1] group=2 pads=[2,0,0,0] result='i32' "
+    "strides=[1,1]) -> i32[2,14,6,5]@0231; anchor=0",
+    "(u8[2,3,13,16], const i8[19,3,7,8], const i32[19,1,1]) layout_copy(0) -> u8[2,3,13,16]@0231; conv2d(3,1; "
+    "dilations=[1,1] group=1 pads=[0,0,0,0] result='i32' strides=[2,2]) -> i32[2,19,4,5]@0231; sub(4,2) -> "
+    "i32[2,19,4,5]@0231; anchor=1",
+    "(u8[1,4,9,12]@0231, const i8[33,4,3,4]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,0,0,0] result='i32' "
+    "strides=[1,1]) -> i32[1,33,8,9]@0231; anchor=0",
+};
+
+Target WithTiles() { return *ParseTarget("llvm:sapphirerapids"); }
+
+const TemplateDef* TilesFor(const Workload& w, const Target& t) {
+  for (const TemplateDef* def : TemplatesFor(w, t)) {
+    if (def->name.ends_with(".tiles")) return def;
+  }
+  return nullptr;
+}
+
+// Of any value that a type has, so that signs and high bits count.
+std::vector<NDArray> AnyInputs(const Workload& w, Rng& rng) {
+  std::vector<NDArray> inputs;
+  for (const Workload::Operand& input : w.inputs) {
+    NDArray array(input.type.dtype, input.type.shape);
+    const bool is_signed = input.type.dtype == DType::kI8;
+    for (int64_t i = 0; i < NumElements(input.type.shape); ++i)
+      array.Set(i, static_cast<double>(rng.Below(256) - (is_signed ? 128 : 0)));
+    inputs.push_back(std::move(array));
+  }
+  return inputs;
+}
+
+using Run = std::function<absl::StatusOr<NDArray>(const Workload& w, const Kernel& kernel, std::span<const NDArray>)>;
+
+// Runs configs that have every value of every knob.
+void CheckTiles(const Target& t, const Run& run) {
+  Rng rng(8);
+  for (const char* text : kWorkloads) {
+    const Workload w = Parse(text);
+    const TemplateDef* def = TilesFor(w, t);
+    ASSERT_NE(def, nullptr) << text;
+    const std::vector<NDArray> inputs = AnyInputs(w, rng);
+    const absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
+    ASSERT_TRUE(wanted.ok()) << wanted.status();
+    const NDArray physical = ToPhysical(*wanted, w.output().perm);
+    for (const Config& config : CoveringConfigs(def->space(w, t), rng)) {
+      SCOPED_TRACE(absl::StrCat(text, "\n", Text(config)));
+      const absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, config, t);
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      const absl::StatusOr<NDArray> got = run(w, *kernel, inputs);
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_LE(RelativeError(*got, physical), IsFloat(got->dtype()) ? 1e-6 : 0);
+    }
+  }
+}
+
+TEST(MatrixTiles, NestsMeanTheProduct) {
+  Target t = WithTiles();
+  t.cpu()->threads = 2;
+  CheckTiles(t, InterpretKernel);
+}
+
+TEST(MatrixTiles, InstructionsMakeTheProduct) {
+  Target host = *ParseTarget("host");
+  if (!host.cpu()->Has("amx-int8")) GTEST_SKIP() << "this CPU has no matrix tiles";
+  host.cpu()->threads = 2;
+  CheckTiles(host, [&](const Workload& w, const Kernel& kernel, std::span<const NDArray> inputs) {
+    return RunKernel(w, kernel, host, inputs);
+  });
+}
+
+std::string AssemblyOf(const char* text, const std::string& config, const Target& t) {
+  const Workload w = Parse(text);
+  const absl::StatusOr<Kernel> kernel =
+      BuildKernel(w, TilesFor(w, WithTiles())->name, ParseConfig(config).value(), WithTiles());
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  const absl::StatusOr<std::string> assembly = EmitText({{"kernel", kernel->main}}, t, "asm");
+  return assembly.ok() ? *assembly : std::string(assembly.status().message());
+}
+
+size_t Count(const std::string& text, const std::string& part) {
+  return std::vector<std::string>(absl::StrSplit(text, part)).size() - 1;
+}
+
+TEST(MatrixTiles, AStepLoadsEachOperandOnceAndKeepsItsSums) {
+  const char* text = "(u8[64,256], const i8[256,96]) matmul(0,1; result='i32') -> i32[64,96]; anchor=0";
+  struct Tile {
+    const char* config;
+    size_t products, loads;
+  };
+  for (const Tile& tile : {Tile{"tr=16,mt=2,nv=2,blocks=1", 4, 4}, Tile{"tr=16,mt=4,nv=1,blocks=1", 4, 5},
+                           Tile{"tr=16,mt=1,nv=3,blocks=2", 3, 4}, Tile{"tr=16,mt=1,nv=1,blocks=1", 1, 2}}) {
+    SCOPED_TRACE(tile.config);
+    const std::string code = AssemblyOf(text, tile.config, WithTiles());
+    EXPECT_EQ(Count(code, "tdpbusd\t"), tile.products) << code;
+    EXPECT_EQ(Count(code, "tileloadd\t"), tile.loads);
+    EXPECT_EQ(Count(code, "tilezero\t"), tile.products);
+    EXPECT_EQ(Count(code, "tilestored\t"), tile.products);
+    EXPECT_EQ(Count(code, "ldtilecfg\t"), 1U);
+    EXPECT_EQ(Count(code, "tilerelease\n"), 1U);
+  }
+}
+
+TEST(MatrixTiles, ATargetWithoutThemIsRefused) {
+  const char* text = "(u8[64,256], const i8[256,96]) matmul(0,1; result='i32') -> i32[64,96]; anchor=0";
+  EXPECT_EQ(AssemblyOf(text, "tr=16,mt=2,nv=2,blocks=1", *ParseTarget("llvm:icelake-server")),
+            "kernel: the target has no matrix tiles");
+}
+
+// What a tile loop may not be.
+TEST(MatrixTiles, OtherLoopsAreRefused) {
+  using ir::Expr;
+  const ir::Buffer in = ir::MakeBuffer("in", DType::kI32, {64, 64}), out = ir::MakeBuffer("out", DType::kI32, {64, 64});
+  const ir::Buffer sums = ir::MakeBuffer("sums", DType::kI32, {64, 64}, ir::Scope::kTile);
+  const ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
+  const auto refused = [&](int64_t rows, int64_t columns, const ir::Stmt& body) {
+    const ir::Stmt loops = ir::For(i, rows, ir::ForKind::kTile, ir::For(j, columns, ir::ForKind::kSerial, body));
+    const ir::Func func{"f", {in, out}, 1, ir::Alloc(sums, loops)};
+    return std::string(EmitText({{"kernel", func}}, WithTiles(), "asm").status().message());
+  };
+  const ir::Stmt zero = ir::Store(sums, {Expr(i), Expr(j)}, ir::Int(0, DType::kI32));
+  EXPECT_EQ(refused(16, 16, zero), "");
+  EXPECT_EQ(refused(17, 16, zero), "kernel: matrix tiles of 17 rows");
+  EXPECT_EQ(refused(16, 8, zero), "kernel: no instruction of matrix tiles is the loop over i");
+  EXPECT_EQ(refused(16, 16, ir::Store(sums, {Expr(i), Expr(j) * Expr(2)}, ir::Int(0, DType::kI32))),
+            "kernel: sums holds no matrix tiles");
+  EXPECT_EQ(refused(16, 16, ir::Store(out, {Expr(i), Expr(j)}, ir::Load(in, {Expr(i), Expr(j)}))),
+            "kernel: in holds no matrix tiles");
+  EXPECT_EQ(refused(16, 16, ir::Store(out, {Expr(j), Expr(i)}, ir::Load(sums, {Expr(i), Expr(j)}))),
+            "kernel: columns of out are no neighbours");
+  EXPECT_EQ(refused(16, 16, ir::Store(out, {Expr(i) % Expr(3), Expr(j)}, ir::Load(sums, {Expr(i), Expr(j)}))),
+            "kernel: rows of a tile of out do not lie in order");
+}
+
+}  // namespace
+}  // namespace temper

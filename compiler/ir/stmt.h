@@ -16,9 +16,9 @@ namespace temper::ir {
 // takes none from the code around it, nor the other way round.
 // A tensor loop is a serial one that Lower makes instructions of warps of (launch.h), or of teams of them, with all
 // that is below it. A tile loop is a serial one that code for a CPU with matrix tiles makes an instruction of, with the
-// one or two loops below it (codegen/llvm/emit_tiles.cc says what they may be). A lanes loop is a serial one over what the lanes of a warp hold, which they reduce together. Group
-// and thread loops are dimensions of a launch on a device: CUDA's blockIdx and threadIdx, OpenCL's group and local ids.
-// (A Block is something else here: a computation.)
+// one or two loops below it (codegen/llvm/emit_tiles.cc says what they may be). A lanes loop is a serial one over what
+// the lanes of a warp hold, which they reduce together. Group and thread loops are dimensions of a launch on a device:
+// CUDA's blockIdx and threadIdx, OpenCL's group and local ids. (A Block is something else here: a computation.)
 enum class ForKind : uint8_t {
   kSerial,
   kParallel,

@@ -79,11 +79,13 @@ absl::StatusOr<ModelOptions> OptionsOf(const ModelOptions& given, const Lock& lo
   };
   TEMPER_RETURN_IF_ERROR(contradicts("--winograd", given.winograd, pins.winograd));
   TEMPER_RETURN_IF_ERROR(contradicts("--tf32", given.tf32, pins.tf32));
+  TEMPER_RETURN_IF_ERROR(contradicts("--bf16", given.bf16, pins.bf16));
   model.shapes = pins.shapes;
   model.dims = pins.dims;
   model.values = pins.values;
   model.winograd = pins.winograd;
   model.tf32 = pins.tf32;
+  model.bf16 = pins.bf16;
   return model;
 }
 
@@ -172,12 +174,12 @@ absl::Status CheckThreadsVariable() {
 // A package was compiled before: what was said of models would be passed over.
 absl::Status CheckNothingIsForModels(const ModelOptions& model, const RecordOptions& records) {
   const std::pair<const char*, bool> given[] = {
-      {"--shape", !model.shapes.empty()},    {"--dim", !model.dims.empty()},
-      {"--value", !model.values.empty()},    {"--winograd", !model.winograd.empty()},
-      {"--tf32", !model.tf32.empty()},       {"--print-passes", model.print_passes},
-      {"--db", !records.db.empty()},         {"--server", !records.server.empty()},
-      {"--device", !records.device.empty()}, {"--target", !records.target.empty()},
-      {"--untuned", records.untuned}};
+      {"--shape", !model.shapes.empty()},     {"--dim", !model.dims.empty()},
+      {"--value", !model.values.empty()},     {"--winograd", !model.winograd.empty()},
+      {"--tf32", !model.tf32.empty()},        {"--bf16", !model.bf16.empty()},
+      {"--print-passes", model.print_passes}, {"--db", !records.db.empty()},
+      {"--server", !records.server.empty()},  {"--device", !records.device.empty()},
+      {"--target", !records.target.empty()},  {"--untuned", records.untuned}};
   for (const auto& [option, is_given] : given) {
     if (is_given)
       return absl::InvalidArgumentError(absl::StrCat(model.path, " is a package: ", option, " is for models"));

@@ -61,7 +61,7 @@ struct ModelOptions {
   std::vector<std::string> dims;    // NAME=1, NAME=1..8; NAME=1,8 where a command takes several variants
   std::vector<std::string> values;  // NAME=true
   std::string winograd;             // "on", "off"; empty: nothing was said, which means on
-  std::string tf32;                 // "on", "off"; empty: nothing was said, which means off
+  std::string tf32, bf16;           // "on", "off"; empty: nothing was said, which means off
   bool print_passes = false;
 };
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what);

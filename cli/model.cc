@@ -142,6 +142,11 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
           "off (default) or on; on lets tensor cores multiply f32 rounded to TF32 (10 bits of mantissa), where "
           "the target has them: cuda from sm_80 on")
       ->check(CLI::IsMember({"on", "off"}));
+  command
+      ->add_option("--bf16", options->bf16,
+                   "off (default) or on; on lets matrix tiles multiply f32 rounded to bf16 (7 bits of mantissa), where "
+                   "the CPU has them (amx-bf16)")
+      ->check(CLI::IsMember({"on", "off"}));
   command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
 }
 
@@ -162,6 +167,7 @@ std::string ModelFlags(const ModelOptions& options) {
   for (const std::string& value : options.values) absl::StrAppend(&flags, " --value ", Quoted(value));
   if (options.winograd == "off") flags += " --winograd off";
   if (options.tf32 == "on") flags += " --tf32 on";
+  if (options.bf16 == "on") flags += " --bf16 on";
   return flags;
 }
 
@@ -204,6 +210,7 @@ absl::Status OptimizeModel(const ModelOptions& options, const Target& target, Gr
   PipelineOptions pipeline;
   pipeline.winograd = options.winograd != "off";
   pipeline.tf32 = options.tf32 == "on";
+  pipeline.bf16 = options.bf16 == "on";
   pipeline.print = options.print_passes ? &std::cout : nullptr;
   return Optimize(graph, target, pipeline);
 }

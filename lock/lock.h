@@ -44,6 +44,7 @@ struct LockPins {
   std::vector<std::string> values;  // NAME=true; the same
   std::string winograd = "on";      // or "off"
   std::string tf32 = "off";         // or "on"; the file says so where it is on
+  std::string bf16 = "off";         // the same
   std::string codegen_id, tools;    // CodegenId, CodegenTools
   std::string verdict;              // "tuned", "default" (every choice is one), or empty: the whole was not measured
   std::vector<LockedAlternative> alternatives;  // each once

@@ -45,6 +45,7 @@ EntryDiff DiffEntries(const LockEntry& a, const LockEntry& b) {
   AddSetting(diff, "values", absl::StrJoin(a.pins.values, " "), absl::StrJoin(b.pins.values, " "));
   AddSetting(diff, "winograd", a.pins.winograd, b.pins.winograd);
   AddSetting(diff, "tf32", a.pins.tf32, b.pins.tf32);
+  AddSetting(diff, "bf16", a.pins.bf16, b.pins.bf16);
   AddSetting(diff, "verdict", a.pins.verdict, b.pins.verdict);
   AddSetting(diff, "model", a.pins.model_hash, b.pins.model_hash);
   const auto taken = [](const LockPins& pins) {

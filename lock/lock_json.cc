@@ -40,6 +40,7 @@ Json ToJson(const LockPins& pins) {
                {"alternatives", alternatives},  {"kernels", kernels}};
   // Locks from before there was a choice keep their digests.
   if (pins.tf32 != "off") json["tf32"] = pins.tf32;
+  if (pins.bf16 != "off") json["bf16"] = pins.bf16;
   if (!pins.dims.empty()) json["dims"] = pins.dims;
   if (!pins.values.empty()) json["values"] = pins.values;
   return json;
@@ -52,6 +53,7 @@ LockPins PinsFrom(const std::string& target, const Json& json) {
   json.at("shapes").get_to(pins.shapes);
   json.at("winograd").get_to(pins.winograd);
   pins.tf32 = json.value("tf32", pins.tf32);
+  pins.bf16 = json.value("bf16", pins.bf16);
   pins.dims = json.value("dims", pins.dims);
   pins.values = json.value("values", pins.values);
   json.at("codegen_id").get_to(pins.codegen_id);

@@ -35,6 +35,7 @@ absl::StatusOr<LockEntry> EntryOf(const BuildPlan& plan, const ModelOptions& mod
   pins.values = model.values;
   pins.winograd = model.winograd.empty() ? "on" : model.winograd;
   pins.tf32 = model.tf32.empty() ? "off" : model.tf32;
+  pins.bf16 = model.bf16.empty() ? "off" : model.bf16;
   pins.codegen_id = CodegenId(plan.target);
   pins.tools = CodegenTools(plan.target);
   pins.verdict = plan.verdict;

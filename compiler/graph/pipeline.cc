@@ -48,13 +48,9 @@ void ForbidWinograd(Graph& g) {
   }
 }
 
-// Of operators that take the attribute. Where none of its products could be of TF32, a node keeps the records it shares
-// with models that do not allow it.
-absl::Status AllowTf32(Graph& g, const Target& t) {
-  if (t.gpu() == nullptr || !t.gpu()->tensor_cores) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("target ", t.name(), " multiplies nothing in TF32; targets of cuda do, from sm_80 on"));
-  }
+// Of operators that take the attribute. Where none of its products could be rounded so, a node keeps the records it
+// shares with models that do not allow it.
+void AllowRounding(Graph& g, const char* attribute) {
   for (Node& node : g.nodes) {
     const OpDef& op = *FindOp(node.op);
     if (op.types != OpTypes::kContracts) continue;
@@ -64,9 +60,26 @@ absl::Status AllowTf32(Graph& g, const Target& t) {
     const int64_t groups = node.attrs.Int("group", 1);
     const bool depthwise = groups > 1 && weight[0] == groups && weight[1] == 1;
     Attrs attrs = node.attrs;
-    attrs.Set("tf32", int64_t{1});
+    attrs.Set(attribute, int64_t{1});
     if (types[1].dtype == DType::kF32 && !depthwise && op.infer(attrs, types).ok()) node.attrs = std::move(attrs);
   }
+}
+
+absl::Status AllowTf32(Graph& g, const Target& t) {
+  if (t.gpu() == nullptr || !t.gpu()->tensor_cores) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("target ", t.name(), " multiplies nothing in TF32; targets of cuda do, from sm_80 on"));
+  }
+  AllowRounding(g, "tf32");
+  return absl::OkStatus();
+}
+
+absl::Status AllowBf16(Graph& g, const Target& t) {
+  if (t.cpu() == nullptr || !t.cpu()->Has("amx-bf16")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("target ", t.name(), " multiplies no f32 in bf16; CPUs with matrix tiles (amx-bf16) do"));
+  }
+  AllowRounding(g, "bf16");
   return absl::OkStatus();
 }
 
@@ -83,6 +96,7 @@ absl::Status Optimize(Graph& g, const Target& t, const PipelineOptions& options)
   TEMPER_RETURN_IF_ERROR(Verify(g));
   if (!options.winograd) ForbidWinograd(g);
   if (options.tf32) TEMPER_RETURN_IF_ERROR(AllowTf32(g, t));
+  if (options.bf16) TEMPER_RETURN_IF_ERROR(AllowBf16(g, t));
   std::string before = options.print != nullptr ? Text(g) : "";
   if (options.print != nullptr) *options.print << "== before passes\n" << before;
   for (const PassDef& pass : kPasses) {

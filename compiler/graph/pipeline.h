@@ -22,6 +22,7 @@ struct PipelineOptions {
   std::ostream* print = nullptr;   // the graph before the first and after each pass that changed it
   bool winograd = true;            // false: convolutions are computed directly (attribute winograd=0)
   bool tf32 = false;               // true: products of f32 may be of TF32 (attribute tf32=1)
+  bool bf16 = false;               // true: ... of bf16 (bf16=1)
 };
 // kInvalidArgument: an option is not for this target. Fusion and alternatives go by the target and its templates, so
 // another kind of device wants a graph of its own. Verifies after each pass. The result has groups.

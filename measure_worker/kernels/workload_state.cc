@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/ops/tf32.h"
+#include "compiler/ops/rounded_products.h"
 #include "compiler/package/weights.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/inputs.h"
@@ -72,7 +72,7 @@ std::vector<double> MayBeOff(const Workload& w) {
     const DTypeInfo& type = Info(c.type.dtype);
     const size_t value = w.inputs.size() + call;
     if (at_last[value] && call == w.anchor && IsSum(*FindOp(c.op))) {
-      off[call] = std::max(type.tolerance, AllowsTf32(c.attrs) ? kTf32Tolerance : 0);
+      off[call] = std::max(type.tolerance, RoundedTolerance(c.attrs));
     } else if (at_last[value] && type.bits <= 16) {
       off[call] = type.tolerance;
     } else if (at_once[value]) {

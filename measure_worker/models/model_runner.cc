@@ -12,7 +12,7 @@
 #include "compiler/graph/extract.h"
 #include "compiler/graph/fill_constants.h"
 #include "compiler/graph/graph_json.h"
-#include "compiler/ops/tf32.h"
+#include "compiler/ops/rounded_products.h"
 #include "compiler/timing/timing.h"
 #include "measure_worker/compare.h"
 #include "measure_worker/inputs.h"
@@ -99,8 +99,8 @@ absl::StatusOr<ModelRunner> ModelRunner::Make(const Graph& g, const Target& targ
   TEMPER_ASSIGN_OR_RETURN(r.package_, LoadPackage(path, target.threads()));
   for (const auto& io : r.package_->inputs()) r.inputs_.push_back(MakeModelInput(io.dtype, io.shape, seed++));
   for (const auto& io : r.package_->outputs()) r.outputs_.emplace_back(io.dtype, io.shape);
-  const bool rounds = std::ranges::any_of(g.nodes, [](const Node& node) { return AllowsTf32(node.attrs); });
-  r.tolerance_ = std::max(NarrowTolerance(g, r.steps_.size()), rounds ? kTf32Tolerance : 0);
+  r.tolerance_ = NarrowTolerance(g, r.steps_.size());
+  for (const Node& node : g.nodes) r.tolerance_ = std::max(r.tolerance_, RoundedTolerance(node.attrs));
   const bool quantises = std::ranges::any_of(g.nodes, [&](const Node& node) {
     return !node.inputs.empty() && node.inputs[0] != kNoValue &&
            IsQuantisation(node.op, g.values[node.inputs[0]].type, g.values[node.output].type);

@@ -29,6 +29,7 @@ def build(
     prefix: str | None = None,
     winograd: bool = True,
     tf32: bool = False,
+    bf16: bool = False,
     untuned: bool = False,
     strict: bool = False,
     min_coverage: float | None = None,
@@ -42,14 +43,15 @@ def build(
     False}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The
     configs come from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of
     `device` first.
-    `tf32` lets tensor cores multiply f32 rounded to TF32, on targets that have them.
+    `tf32` lets tensor cores multiply f32 rounded to TF32, `bf16` matrix tiles f32 rounded to bf16, on targets that have
+    them.
     `untuned` uses default configs only, `strict` no records of another version of the code generator.
     `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
     file that says where each choice is from.
     """
     output = _command.path_text(output, "output")
     with _command.model_file(model) as path:
-        _command.run(["compile", path, *_command.model_flags(shapes, dims, values, winograd, tf32),
+        _command.run(["compile", path, *_command.model_flags(shapes, dims, values, winograd, tf32, bf16),
                       *_command.flags(output=output, target=target, lock=lock, db=db, server=server, device=device,
                                       token_file=token_file, ca=ca, prefix=prefix, untuned=untuned, strict=strict,
                                       min_coverage=min_coverage, report=report)])
@@ -71,6 +73,7 @@ def compile(
     ca: PathLike | None = None,
     winograd: bool = True,
     tf32: bool = False,
+    bf16: bool = False,
     untuned: bool = False,
     strict: bool = False,
     min_coverage: float | None = None,
@@ -81,5 +84,5 @@ def compile(
     temporary = TemporaryFolder()
     path = build(model, Path(temporary.name) / "package", shapes=shapes, dims=dims, values=values, target=target,
                  lock=lock, db=db, server=server, device=device, token_file=token_file, ca=ca, winograd=winograd,
-                 tf32=tf32, untuned=untuned, strict=strict, min_coverage=min_coverage)
+                 tf32=tf32, bf16=bf16, untuned=untuned, strict=strict, min_coverage=min_coverage)
     return Model(Package(path, temporary), threads)

@@ -111,10 +111,11 @@ def _value_flags(values: Mapping[str, Any] | None) -> list[str]:
 
 
 def model_flags(shapes: Mapping[str, Sequence[int]] | None, dims: Dims | None,
-                values: Mapping[str, Any] | None, winograd: bool, tf32: bool) -> list[str]:
+                values: Mapping[str, Any] | None, winograd: bool, tf32: bool, bf16: bool) -> list[str]:
     """What every command about a model has to be told alike."""
     return [*_shape_flags(shapes), *_dim_flags(dims), *_value_flags(values),
-            *flags(winograd=None if winograd else "off", tf32="on" if tf32 else None)]
+            *flags(winograd=None if winograd else "off", tf32="on" if tf32 else None,
+                   bf16="on" if bf16 else None)]
 
 
 def path_text(path: Any, what: str) -> str:

@@ -91,13 +91,14 @@ class Database:
     def lock(self, model: Any, output: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None,
              dims: _command.Dims | None = None, values: Mapping[str, Any] | None = None,
              device: str | None = None, target: str | None = None, min_coverage: float | None = None,
-             winograd: bool = True, tf32: bool = False, untuned: bool = False) -> Locked:
+             winograd: bool = True, tf32: bool = False, bf16: bool = False,
+             untuned: bool = False) -> Locked:
         """Pins what decides the model's code in the file `output`, for `compile(lock=...)`; docs/builds.md. Where the
         file is there, the entry of this target is put in it, and others stay. The other arguments are as of `build`."""
         output = _command.path_text(output, "output")
         with _command.model_file(model) as path:
             said = _command.run(["lock", path, "--json", *self._where,
-                                 *_command.model_flags(shapes, dims, values, winograd, tf32),
+                                 *_command.model_flags(shapes, dims, values, winograd, tf32, bf16),
                                  *_command.flags(output=output, device=device, target=target,
                                                  min_coverage=min_coverage, untuned=untuned)])
         return Locked(**{**said, "lock": Path(output)})

@@ -188,6 +188,7 @@ def tune(
     priority: int | None = None,
     winograd: bool = True,
     tf32: bool = False,
+    bf16: bool = False,
     revalidate: bool = False,
     booster: bool = True,
     progress: bool | Callable[[Progress], object] = True,
@@ -206,7 +207,7 @@ def tune(
     """
     display = _display(progress)
     with _command.model_file(model) as path:
-        arguments = ["tune", path, "--events", *_command.model_flags(shapes, dims, values, winograd, tf32),
+        arguments = ["tune", path, "--events", *_command.model_flags(shapes, dims, values, winograd, tf32, bf16),
                      *_command.flags(db=db, server=server, device=device, token_file=token_file, ca=ca, target=target,
                                      cores=cores, trials=trials, trials_per_task=trials_per_task,
                                      time_budget=_text(time_budget, "time_budget", lambda s: f"{s:.6f}s"),

@@ -81,6 +81,7 @@ TEST_F(LockFileTest, ADigestIsOfAllThatIsPinned) {
   EXPECT_TRUE(changed([](LockPins& p) { p.values.clear(); }));
   EXPECT_TRUE(changed([](LockPins& p) { p.winograd = "off"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.tf32 = "on"; }));
+  EXPECT_TRUE(changed([](LockPins& p) { p.bf16 = "on"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.codegen_id += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.tools += "x"; }));
   EXPECT_TRUE(changed([](LockPins& p) { p.verdict = "default"; }));

@@ -1,7 +1,7 @@
 // "gpu.mma": products of f16, bf16 and, where it is allowed, TF32 by instructions of warps.
 #include <gmock/gmock.h>
 
-#include "compiler/ops/tf32.h"
+#include "compiler/ops/rounded_products.h"
 #include "compiler/schedule/lower/tensor.h"
 #include "tests/templates/check_gpu.h"
 

@@ -2,14 +2,17 @@
 // columns j and steps k, of which the latter are 16, a tile loop over i is one of
 //   for i for j        sums[.. i, j] = 0
 //   for i for j for k  sums[.. i, j] = sums[.. i, j] + dot8(a[.. i, k], b[.. k, j])
+//   for i for j for k  sums[.. i, j] = sums[.. i, j] + (f32(a[.. i, 2k]) * f32(b[.. k, 2j]) +
+//                                      f32(a[.. i, 2k + 1]) * f32(b[.. k, 2j + 1]))
 //   for i for j        memory[.. i, j] = sums[.. i, j]
-// where sums are i32 in an array of scope `tile`, which they are matrices of 16 columns of, one beside the other. A
-// factor is four bytes: of A's row the factors are neighbours, of B's step those of the columns. All sums of a function
-// have as many rows.
+// where a and b are bytes, as dot8 has them, and sums i32; or bf16, and sums f32. Sums are in an array of scope `tile`,
+// which is of matrices of 16 columns beside one another. A factor is four bytes: of A's row the factors are neighbours,
+// of B's step those of the columns. All sums of a function have as many rows.
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/llvm/emitter.h"
@@ -31,6 +34,10 @@ constexpr int64_t kMostRows = 16, kSteps = 16, kColumns = 16, kFactorBytes = 4, 
 const ir::StmtNode* LoopBelow(const ir::StmtNode& s, int64_t extent) {
   const Stmt& body = s.body;
   return body->kind == StmtKind::kFor && body->extent == extent ? body.get() : nullptr;
+}
+
+bool IsZero(const Expr& e) {
+  return ir::AsInt(e) == 0 || (e->kind == ExprKind::kFloat && e->float_value == 0 && !std::signbit(e->float_value));
 }
 
 // The operands' place in the tile configuration that LDTILECFG loads.
@@ -58,7 +65,7 @@ void Emitter::EnterTiles(int64_t rows) {
     return;
   }
   if (tiles_.config != nullptr) return;
-  if (!context_.target.Has("amx-int8")) {
+  if (!context_.target.Has("amx-tile")) {
     Fail(absl::UnimplementedError("the target has no matrix tiles"));
     return;
   }
@@ -112,7 +119,7 @@ Emitter::TileAccess Emitter::TileAccessOf(Access access, const ir::Var& row, con
 unsigned Emitter::SumsTile(const Access& sums, const ir::StmtNode& rows, const ir::StmtNode& columns) {
   const ir::BufferNode& buffer = *sums.buffer;
   const TileAccess tile = TileAccessOf(sums, rows.var, columns.var);
-  const bool fits = buffer.scope == ir::Scope::kTile && buffer.dtype == DType::kI32 && tile.column == 1 &&
+  const bool fits = buffer.scope == ir::Scope::kTile && SizeOf(buffer.dtype) == kFactorBytes && tile.column == 1 &&
                     tile.row == buffer.shape.back() && tile.first.form.terms.empty();
   if (!fits) Fail(absl::UnimplementedError(absl::StrCat(buffer.name, " holds no matrix tiles")));
   const auto number = static_cast<unsigned>(tiles_.sums.size());
@@ -154,18 +161,49 @@ unsigned Emitter::OperandIn(const TileAccess& wanted, bool of_a) {
   return tile.number;
 }
 
+namespace {
+
+// A product's factors, each of neighbours, and what multiplies them; no instruction: it is no such product.
+struct Factors {
+  llvm::Intrinsic::ID instruction = llvm::Intrinsic::not_intrinsic;
+  const char* feature = "";  // that the target must have
+  std::vector<Expr> a, b;
+};
+
+Expr OfBf16(const Expr& e) {
+  const bool widens = e->kind == ExprKind::kCast && e->dtype == DType::kF32 && e->args[0]->dtype == DType::kBF16;
+  return widens ? e->args[0] : Expr();
+}
+
+Factors FactorsOf(const Stmt& store, std::vector<Expr> (*parts)(const Expr&)) {
+  const Expr& sum = store->value;
+  const bool adds =
+      sum->kind == ExprKind::kAdd && sum->args[0]->kind == ExprKind::kLoad && sum->args[0]->buffer == store->buffer;
+  if (!adds) return {};
+  const Expr& added = sum->args[1];
+  if (added->kind == ExprKind::kDot8)
+    return {llvm::Intrinsic::x86_tdpbusd, "amx-int8", parts(added->args[0]), parts(added->args[1])};
+  if (added->kind != ExprKind::kAdd) return {};
+  Factors factors{llvm::Intrinsic::x86_tdpbf16ps, "amx-bf16", {}, {}};
+  for (const Expr& product : added->args) {
+    if (product->kind != ExprKind::kMul) return {};
+    factors.a.push_back(OfBf16(product->args[0]));
+    factors.b.push_back(OfBf16(product->args[1]));
+    if (!factors.a.back() || !factors.b.back()) return {};
+  }
+  return factors;
+}
+
+}  // namespace
+
 void Emitter::EmitProductOfTiles(const ir::StmtNode& rows, const ir::StmtNode& columns, const ir::StmtNode& steps) {
   const Stmt& store = steps.body;
-  const Expr& sum = store->value;
-  const bool adds = sum->kind == ExprKind::kAdd && sum->args[0]->kind == ExprKind::kLoad &&
-                    sum->args[0]->buffer == store->buffer && sum->args[1]->kind == ExprKind::kDot8;
-  if (!adds) {
+  const Factors factors = FactorsOf(store, PartsOf);
+  if (factors.instruction == llvm::Intrinsic::not_intrinsic || !context_.target.Has(factors.feature)) {
     Fail(absl::UnimplementedError(absl::StrCat("no instruction of matrix tiles is ", ir::FirstLine(store))));
     return;
   }
-  const Expr& dot = sum->args[1];
-  const std::optional<Access> a = FirstOfNeighbours(PartsOf(dot->args[0])),
-                              b = FirstOfNeighbours(PartsOf(dot->args[1]));
+  const std::optional<Access> a = FirstOfNeighbours(factors.a), b = FirstOfNeighbours(factors.b);
   if (!a.has_value() || !b.has_value()) {
     Fail(absl::UnimplementedError(absl::StrCat("factors of ", ir::FirstLine(store), " do not lie in one piece")));
     return;
@@ -178,7 +216,7 @@ void Emitter::EmitProductOfTiles(const ir::StmtNode& rows, const ir::StmtNode& c
   const unsigned into = SumsTile(AccessOf(store.get(), store->buffer, store->indices), rows, columns);
   const unsigned from_a = OperandIn(tile_a, true), from_b = OperandIn(tile_b, false);
   const auto number = [&](unsigned n) { return b_.getInt8(static_cast<uint8_t>(n)); };
-  CallTile(llvm::Intrinsic::x86_tdpbusd, {number(into), number(from_a), number(from_b)});
+  CallTile(factors.instruction, {number(into), number(from_a), number(from_b)});
 }
 
 void Emitter::EmitTile(const ir::StmtNode& rows) {
@@ -197,7 +235,7 @@ void Emitter::EmitTile(const ir::StmtNode& rows) {
   const Expr& value = s.value;
   if (steps != nullptr) {
     EmitProductOfTiles(rows, *columns, *steps);
-  } else if (ir::AsInt(value) == 0) {
+  } else if (IsZero(value)) {
     const unsigned sums = SumsTile(AccessOf(&s, s.buffer, s.indices), rows, *columns);
     CallTile(llvm::Intrinsic::x86_tilezero, {b_.getInt8(static_cast<uint8_t>(sums))});
   } else if (value->kind == ExprKind::kLoad && s.buffer->scope == ir::Scope::kMemory) {

@@ -24,6 +24,7 @@ absl::StatusOr<TensorType> InferConv(const Attrs& attrs, std::span<const TensorT
                                             {"group", AttrKind::kInt},
                                             {"result", AttrKind::kString},
                                             {"tf32", AttrKind::kInt},         // 1: f32 may be rounded to TF32
+                                            {"bf16", AttrKind::kInt},         // 1: ... to bf16
                                             {"winograd", AttrKind::kInt}}));  // 0: not by this algorithm
   TEMPER_RETURN_IF_ERROR(CheckOperands(attrs, in));
   const Shape& x = in[0].shape;

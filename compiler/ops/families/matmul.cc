@@ -16,7 +16,8 @@ absl::StatusOr<TensorType> Infer(const Attrs& attrs, std::span<const TensorType>
                                             {"trans_b", AttrKind::kInt},
                                             {"result", AttrKind::kString},
                                             {"left_bits", AttrKind::kInt},  // the left operand may be rounded to 8
-                                            {"tf32", AttrKind::kInt}}));    // 1: f32 may be rounded to TF32
+                                            {"tf32", AttrKind::kInt},       // 1: f32 may be rounded to TF32
+                                            {"bf16", AttrKind::kInt}}));    // 1: ... to bf16
   const Shape& a = in[0].shape;
   const Shape& b = in[1].shape;
   TEMPER_RETURN_IF_ERROR(CheckFactors(attrs, in[0].dtype, in[1].dtype));

@@ -13,8 +13,8 @@ namespace temper {
 
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t);
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
-// The same by matrix tiles, of bytes: `v` is OfMatrixTiles, or has whole steps of theirs.
-inline constexpr int64_t kMatrixStepBytes = 64;  // of a row of A, that one product takes
+// The same by matrix tiles, of bytes or of bf16: `v` is OfMatrixTiles, or has whole steps of theirs.
+inline constexpr int64_t kMatrixStep = 16;  // factors of a row of A, that one product takes
 GemmView OfMatrixTiles(GemmView v);
 bool FillsMatrixTiles(const GemmView& v);  // else vectors are as good
 ConfigSpace MatrixTilesSpace(const GemmView& v, const CpuTarget& t);

@@ -1,7 +1,8 @@
-// Products of bytes by a CPU's matrix tiles (AMX): tiles of sums of "tr" rows by 16 columns, "mt" of them below one
-// another and "nv" side by side. A step of the loop over the reduction takes 16 factors of four bytes each.
+// Products of bytes, or of bf16, by a CPU's matrix tiles (AMX): tiles of sums of "tr" rows by 16 columns, "mt" of them
+// below one another and "nv" side by side. A step of the loop over the reduction takes 16 factors of four bytes each.
 #include <algorithm>
 
+#include "compiler/ops/rounded_products.h"
 #include "compiler/ops/templates/gemm.h"
 #include "compiler/ops/templates/gemm_program.h"
 #include "compiler/ops/templates/register_tile.h"
@@ -10,7 +11,7 @@
 namespace temper {
 namespace {
 
-constexpr int64_t kMostRows = 16, kColumns = 16, kSteps = 16;
+constexpr int64_t kMostRows = 16, kColumns = 16, kSteps = kMatrixStep;
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kMostTiles = 4;  // of sums: the other four hold operands
 
@@ -104,7 +105,7 @@ GemmView OfMatrixTiles(GemmView v) {
   return v;
 }
 
-bool FillsMatrixTiles(const GemmView& v) { return v.ways == 4 && v.rows >= kLeastRows && !v.numbers; }
+bool FillsMatrixTiles(const GemmView& v) { return (v.ways == 4 || v.rounds) && v.rows >= kLeastRows && !v.numbers; }
 
 ConfigSpace MatrixTilesSpace(const GemmView& v, const CpuTarget& t) {
   ConfigSpace space;
@@ -130,6 +131,7 @@ absl::StatusOr<Kernel> BuildMatrixTiles(const Workload& w, const GemmView& v, co
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleProducts(program, v, tile, t));
   TEMPER_ASSIGN_OR_RETURN(kernel.packs, GemmPacks(w, v, tile, t));
+  if (v.rounds) kernel.tolerance = kBf16Tolerance;
   return kernel;
 }
 

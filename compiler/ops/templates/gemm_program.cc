@@ -9,16 +9,20 @@ using ir::Expr;
 
 namespace {
 
+// Of a factor, that panels of B have one by one, rather than the whole factor.
+int64_t ElementsOfPacked(const GemmView& v) { return v.widens_b || v.rounds ? v.ways : 1; }
+
 Shape PackedShape(const GemmView& v, const GemmTile& tile) {
   Shape shape = {v.b_batched ? v.batch : 1, tile.panels};
   shape.insert(shape.end(), v.reduction.begin(), v.reduction.end());
-  shape.push_back(v.widens_b ? v.ways * tile.nr : tile.nr);
+  shape.push_back(ElementsOfPacked(v) * tile.nr);
   return shape;
 }
 
-DType PackedType(const GemmView& v) { return v.widens_b ? DType::kI8 : FactorType(v); }
+DType PackedType(const GemmView& v) { return v.widens_b ? DType::kI8 : v.rounds ? DType::kBF16 : FactorType(v); }
 
 DType CopiedType(const GemmView& v) {
+  if (v.rounds) return DType::kBF16;
   if (v.ways < 4) return v.ways == 1 ? kElement : DType::kI16;
   return v.numbers ? DType::kI8 : DType::kU8;
 }
@@ -49,21 +53,39 @@ Expr Product(const GemmView& v, const Expr& a, const Expr& b) {
   return v.ways == 1 ? a * b : v.ways == 2 ? ir::Dot16(a, b) : ir::Dot8(a, b);
 }
 
+// The same of bf16, whose pairs are multiplied one number after another; `a` has A's.
+Expr RoundedProduct(const GemmView& v, const GemmTile& tile, const ir::Buffer& packed_b, const Expr& batch,
+                    const Expr& column, const std::vector<Expr>& r, const Operand& a) {
+  std::vector<Expr> of_b = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
+  of_b.insert(of_b.end(), r.begin(), r.end());
+  of_b.emplace_back();
+  Expr sum;
+  for (int64_t i = 0; i < v.ways; ++i) {
+    std::vector<Expr> of_a = r;
+    of_a.back() = r.back() * Expr(v.ways) + Expr(i);
+    of_b.back() = column % Expr(tile.nr) * Expr(v.ways) + Expr(i);
+    const Expr each = ir::Cast(a(of_a), kElement) * ir::Cast(ir::Load(packed_b, of_b), kElement);
+    sum = i == 0 ? each : sum + each;
+  }
+  return sum;
+}
+
 // What packed B has at `index` of PackedShape, a factor or a part of one: zero in the columns past the last.
 Expr PackedElement(const GemmView& v, const GemmTile& tile, const ir::Tensor& b, const std::vector<Expr>& index) {
   std::vector<Expr> r(index.begin() + 2, index.end() - 1);
-  const Expr width(v.widens_b ? v.ways : 1), column = index[1] * Expr(tile.nr) + index.back() / width;
+  const Expr width(ElementsOfPacked(v)), column = index[1] * Expr(tile.nr) + index.back() / width;
   const Operand element = OrZero(v, [&](const auto& at) { return v.b_element(b, index[0], column, at); });
   Expr packed;
-  if (v.widens_b) {
+  if (ElementsOfPacked(v) > 1) {
     r.back() = r.back() * width + index.back() % width;
     packed = element(r);
   } else {
     packed =
         Factor(v, r, [&](const auto& at) { return v.ways == 2 ? ir::Cast(element(at), DType::kI16) : element(at); });
   }
-  if (tile.panels * tile.nr == v.columns) return packed;
-  return ir::Select(column < Expr(v.columns), packed, ir::Const(0, PackedType(v)));
+  if (tile.panels * tile.nr != v.columns)
+    packed = ir::Select(column < Expr(v.columns), packed, ir::Const(0, packed->dtype));
+  return v.rounds ? ir::Cast(packed, DType::kBF16) : packed;
 }
 
 // A from the stage "a", which is made of `element`.
@@ -78,8 +100,9 @@ GemmView::AElement CopiedA(const GemmView& v, const GemmTile& tile, ir::ProgramB
   Shape made = {v.batch, rows};
   made.insert(made.end(), along.begin(), along.end());
   const ir::Buffer a = b.Compute("a", CopiedType(v), made, [&](const std::vector<Expr>& i) {
-    const Expr e = OrZero(v, [&](const auto& r) { return element(i[0], i[1], r); })({i.begin() + 2, i.end()});
-    return rows == v.rows ? e : ir::Select(i[1] < Expr(v.rows), e, ir::Const(0, e->dtype));
+    Expr e = OrZero(v, [&](const auto& r) { return element(i[0], i[1], r); })({i.begin() + 2, i.end()});
+    if (rows != v.rows) e = ir::Select(i[1] < Expr(v.rows), e, ir::Const(0, e->dtype));
+    return v.rounds && e->dtype != DType::kBF16 ? ir::Cast(e, DType::kBF16) : e;
   });
   return [a, copied = v.copied](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
     std::vector<Expr> index = {batch, row};
@@ -108,7 +131,7 @@ absl::StatusOr<GemmProgram> BuildGemmProgram(const Workload& w, const GemmView& 
   if (constant_b) {
     packed_b = program.buffer(v.b_input);
   } else if (tile.pack) {
-    packed_b = b.Compute("pack_b", FactorType(v), PackedShape(v, tile), [&](const std::vector<Expr>& index) {
+    packed_b = b.Compute("pack_b", PackedType(v), PackedShape(v, tile), [&](const std::vector<Expr>& index) {
       return PackedElement(v, tile, program.value(v.b_input), index);
     });
     result.copies.push_back("pack_b");
@@ -135,6 +158,12 @@ absl::StatusOr<GemmProgram> BuildGemmProgram(const Workload& w, const GemmView& 
     };
     return ir::Pair(half(0), half(1));
   };
+  // Of a step of the reduction, whose factors of A are of elements that follow one another.
+  const auto product = [&](const Expr& batch, const std::vector<Expr>& i, const std::vector<Expr>& r) {
+    const auto a = [&](const std::vector<Expr>& at) { return a_element(batch, i[1], at); };
+    return v.rounds ? RoundedProduct(v, tile, packed_b, batch, i[2], r, a)
+                    : Product(v, Factor(v, r, a), b_factor(batch, i[2], r));
+  };
   const Shape acc_shape = {sums.batch, tile.RowsMade(v), tile.panels * tile.nr};
   ir::Buffer acc;
   if (v.MakesB()) {
@@ -146,9 +175,7 @@ absl::StatusOr<GemmProgram> BuildGemmProgram(const Workload& w, const GemmView& 
                    [&](const std::vector<Expr>& i, std::vector<Expr> r) {
                      const Expr batch = parts == 1 ? i[0] : i[0] % Expr(v.batch);
                      if (parts > 1) r.back() = i[0] / Expr(v.batch) * Expr(sums.reduction.back()) + r.back();
-                     const Expr a =
-                         Factor(v, r, [&](const std::vector<Expr>& at) { return a_element(batch, i[1], at); });
-                     return Product(v, a, b_factor(batch, i[2], r));
+                     return product(batch, i, r);
                    });
   }
   ir::Buffer stored = acc;

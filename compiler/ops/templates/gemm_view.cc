@@ -23,7 +23,12 @@ int64_t WaysOf(const Workload& w, const Workload::Call& call) {
   return a == DType::kU8 && b == DType::kI8 ? 4 : 1;
 }
 
-DType FactorType(const GemmView& v) { return v.ways > 1 ? DType::kI32 : kElement; }
+DType FactorType(const GemmView& v) { return v.ways > 1 && !v.rounds ? DType::kI32 : kElement; }
+
+GemmView OfBf16(GemmView v) {
+  v.rounds = true;
+  return OfIntegers(std::move(v), 2, false);
+}
 
 GemmView OfIntegers(const Workload& w, GemmView v, bool in_place) {
   const int64_t ways = WaysOf(w, w.calls[w.anchor]);

@@ -37,6 +37,9 @@ struct GemmView {
   // The axes of the reduction where rows of A are copied, whose elements are `depth` together and the reduction's one
   // axis; empty: they are `reduction`.
   Shape copied;
+  // Of f32 that is rounded to bf16: A while it is copied, B while it is packed. Factors are pairs of bf16, whose
+  // products are summed in f32.
+  bool rounds = false;
   // B is constant and of bytes, though A is not: its panels keep the bytes, which are widened when they are read.
   bool widens_b = false;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it
@@ -76,6 +79,8 @@ GemmView MatmulView(const Workload& w);
 int64_t WaysOf(const Workload& w, const Workload::Call& call);
 GemmView OfIntegers(GemmView v, int64_t ways, bool in_place);
 GemmView OfIntegers(const Workload& w, GemmView v, bool in_place);
+// The view of a contraction of f32 that may be rounded to bf16.
+GemmView OfBf16(GemmView v);
 int64_t ReductionLength(const GemmView& v);        // in factors
 DType FactorType(const GemmView& v);               // what an operand is multiplied as, and products are summed in
 int64_t FactorBytesOfB(const GemmView& v);         // in the panels of a B that is not numbers

@@ -13,7 +13,7 @@
 #include "compiler/ops/templates/gpu_gemm.h"
 #include "compiler/ops/templates/gpu_tensor_plan.h"
 #include "compiler/ops/templates/stages.h"
-#include "compiler/ops/tf32.h"
+#include "compiler/ops/rounded_products.h"
 
 namespace temper {
 namespace {

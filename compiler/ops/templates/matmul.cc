@@ -1,10 +1,12 @@
 // matmul.packed: dense layers (a constant or shared right operand: all leading dimensions are rows) and batched matmul.
 // matmul.integer: those of i16, or of u8 by i8, summed in i32; elementwise calls may make their left operand.
 // matmul.tiles: those of u8 by i8, by matrix tiles.
+// matmul.tiles_bf16: those of f32 that may be rounded to bf16, by matrix tiles.
 #include <algorithm>
 #include <optional>
 
 #include "base/strides.h"
+#include "compiler/ops/rounded_products.h"
 #include "compiler/ops/templates/gemm.h"
 
 namespace temper {
@@ -164,8 +166,6 @@ static bool IsDotProducts(const Workload& w) {
   return !w.inputs[v.b_input].constant && along == rank - (trans_b ? 1 : 2) && v.rows <= kFewRows;
 }
 
-static GemmView MatrixTilesView(const Workload& w) { return OfMatrixTiles(IntegerMatmulView(w)); }
-
 CpuTemplate MatmulPacked() {
   return {"matmul.packed",
           5,
@@ -187,18 +187,28 @@ CpuTemplate MatmulInteger() {
       }};
 }
 
-CpuTemplate MatmulMatrixTiles() {
-  return {"matmul.tiles",
-          1,
-          [](const Workload& w) { return IsIntegerMatmul(w) && FillsMatrixTiles(IntegerMatmulView(w)); },
-          [](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(MatrixTilesView(w), t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) {
-            return BuildMatrixTiles(w, MatrixTilesView(w), c, t);
-          },
-          [](const Workload& w, const Config& c, const CpuTarget& t) {
-            return MatrixTilesFootprint(w, MatrixTilesView(w), c, t);
-          },
-          "amx-int8"};
+static bool IsRoundedMatmul(const Workload& w) {
+  const Workload::Call& call = w.calls[w.anchor];
+  return AllowsBf16(call.attrs) && IsOfElement(w, call) && IsMatmulOfMatrices(w);
+}
+static GemmView RoundedMatmulView(const Workload& w) { return OfBf16(MatmulView(w)); }
+
+static CpuTemplate MatrixTiles(std::string_view name, GemmView (*view_of)(const Workload&),
+                               bool (*is_matmul)(const Workload&), std::string_view feature) {
+  const auto view = [view_of](const Workload& w) { return OfMatrixTiles(view_of(w)); };
+  return {
+      name,
+      1,
+      [=](const Workload& w) { return is_matmul(w) && FillsMatrixTiles(view_of(w)); },
+      [view](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(view(w), t); },
+      [view](const Workload& w, const Config& c, const CpuTarget& t) { return BuildMatrixTiles(w, view(w), c, t); },
+      [view](const Workload& w, const Config& c, const CpuTarget& t) { return MatrixTilesFootprint(w, view(w), c, t); },
+      feature};
+}
+
+CpuTemplate MatmulTiles() { return MatrixTiles("matmul.tiles", IntegerMatmulView, IsIntegerMatmul, "amx-int8"); }
+CpuTemplate MatmulTilesBf16() {
+  return MatrixTiles("matmul.tiles_bf16", RoundedMatmulView, IsRoundedMatmul, "amx-bf16");
 }
 
 }  // namespace temper

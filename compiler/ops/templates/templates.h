@@ -16,10 +16,12 @@ CpuTemplate DepthwiseConv2d();    // depthwise.cc: vectorised over channels
 CpuTemplate SeparableConv2d();    // separable.cc: depthwise, then pointwise, through a strip of rows in cache
 CpuTemplate ExpandedConv2d();     // expanded.cc: pointwise, then depthwise, a panel of channels of a strip in cache
 CpuTemplate MatmulPacked();       // matmul.cc: dense and batched
-CpuTemplate Conv2dInteger();      // conv2d.cc: of integers, summed in i32
+CpuTemplate Conv2dInteger();      // conv2d_windows.cc: of integers, summed in i32
 CpuTemplate MatmulInteger();      // matmul.cc: the same
-CpuTemplate Conv2dMatrixTiles();  // conv2d.cc: of bytes, by matrix tiles
-CpuTemplate MatmulMatrixTiles();  // matmul.cc: the same
+CpuTemplate Conv2dTiles();        // conv2d_windows.cc: of bytes, by matrix tiles
+CpuTemplate MatmulTiles();        // matmul.cc: the same
+CpuTemplate Conv2dTilesBf16();    // conv2d_windows.cc: of f32 rounded to bf16, by matrix tiles
+CpuTemplate MatmulTilesBf16();    // matmul.cc: the same
 CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a number at a time in registers
 CpuTemplate MatmulNBitsI8();      // matmul_nbits.cc: the same, of rows of bytes
 CpuTemplate MatmulNBitsCached();  // matmul_nbits.cc: the same, a panel at a time in cache

@@ -1,0 +1,205 @@
+// Convolutions whose rows are copied: what a chunk of rows sees of the image, side by side.
+// conv2d.integer: filters of any size, of i16 or of u8 by i8, summed in i32.
+// conv2d.tiles: the same of u8 by i8, by matrix tiles.
+// conv2d.tiles_bf16: of f32 that may be rounded to bf16, by matrix tiles.
+#include <functional>
+#include <numeric>
+
+#include "compiler/ops/rounded_products.h"
+#include "compiler/ops/templates/conv2d_pixels.h"
+
+namespace temper {
+namespace {
+
+using ir::Expr;
+
+// A group needs channels enough to fill vectors of their copies.
+constexpr int64_t kLeastIntegerChannels = 8;
+
+// Of an image of few channels so many neighbours are factors of one product: those along a row of a plane; or where
+// pixels lie whole, also those of their channels. The graph has padded such images and filters.
+bool TakesRuns(const Workload& w) {
+  const Conv2dShape s(w);
+  constexpr int64_t kBytes = 4;
+  return s.c <= kFewChannels && s.group == 1 && WaysOf(w, w.calls[w.anchor]) == kBytes && s.kw % kBytes == 0 &&
+         s.dilation_w == 1 && s.left + s.right == 0;
+}
+
+// Where the view's reduction goes over the filter: the channel, the row and the column of a place.
+struct FilterPlace {
+  Expr c, kh, kw;
+};
+struct FilterOrder {
+  Shape reduction;
+  std::function<FilterPlace(const std::vector<Expr>& r)> at;
+};
+FilterOrder OrderOf(const Workload& w) {
+  const Conv2dShape s(w);
+  const int64_t ic = s.c / s.group;
+  if (!TakesRuns(w)) {
+    return {{s.kh, s.kw, ic}, [](const std::vector<Expr>& r) { return FilterPlace{r[2], r[0], r[1]}; }};
+  }
+  if (ReadsPlanes(w)) {
+    return {{ic, s.kh, s.kw}, [](const std::vector<Expr>& r) { return FilterPlace{r[0], r[1], r[2]}; }};
+  }
+  return {{s.kh, s.kw * ic}, [ic](const std::vector<Expr>& r) {
+            return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
+          }};
+}
+
+bool IsIntegerConv2d(const Workload& w) {
+  if (WaysOf(w, w.calls[w.anchor]) == 1) return false;
+  if (ReadsPlanes(w)) return TakesRuns(w);
+  return IsConv2dOfPixels(w, true) &&
+         (w.TypeOf(w.calls[w.anchor].args[1]).shape[1] >= kLeastIntegerChannels || TakesRuns(w));
+}
+
+// The image with zeros around it, wherever it lies.
+ir::Tensor WithBorders(const Conv2dShape& s, const ir::Tensor& x) {
+  const Shape shape = {s.n, s.c, s.h + s.top + s.bottom, s.w + s.left + s.right};
+  return ir::Tensor(x.dtype(), shape, [s, x](const std::vector<Expr>& i) {
+    const Expr y = i[2] - Expr(s.top), z = i[3] - Expr(s.left);
+    std::vector<Expr> inside;
+    if (s.top > 0) inside.push_back(Expr(0) <= y);
+    if (s.bottom > 0) inside.push_back(y < Expr(s.h));
+    if (s.left > 0) inside.push_back(Expr(0) <= z);
+    if (s.right > 0) inside.push_back(z < Expr(s.w));
+    return ValueWhere(inside, x({i[0], i[1], y, z}));
+  });
+}
+
+// What is made of the image with borders before windows of it are copied.
+using Prepare = std::function<ir::Tensor(const ir::Tensor& x, ir::ProgramBuilder& b, std::vector<std::string>* stages)>;
+
+// The window of each row, element by element.
+GemmView WindowViewOf(const Workload& w, const FilterOrder& order, const Prepare& prepare = nullptr) {
+  const Conv2dShape s(w);
+  const std::vector<int>& args = w.calls[w.anchor].args;
+  GemmView v = PixelsByFilters(s);
+  v.prologue = args[0] >= static_cast<int>(w.inputs.size());
+  v.b_input = args[1];
+  const int64_t ic = s.c / s.group;
+  v.reduction = order.reduction;
+  v.b_element = [s, order](const ir::Tensor& b, Expr g, Expr column, const std::vector<Expr>& r) {
+    const FilterPlace at = order.at(r);
+    return b({g * Expr(s.oc / s.group) + column, at.c, at.kh, at.kw});
+  };
+  v.prepare = [s, ic, order, prepare, x_arg = args[0]](WorkloadProgram& program, ir::ProgramBuilder& b,
+                                                       std::vector<std::string>* stages) -> GemmView::AElement {
+    ir::Tensor x = WithBorders(s, program.value(x_arg));
+    if (prepare) x = prepare(x, b, stages);
+    return [s, ic, order, x](Expr g, Expr row, const std::vector<Expr>& r) {
+      const FilterPlace at = order.at(r);
+      const Expr pixel = row % Expr(s.oh * s.ow);
+      const Expr y = pixel / Expr(s.ow) * Expr(s.stride_h) + at.kh * Expr(s.dilation_h);
+      const Expr z = pixel % Expr(s.ow) * Expr(s.stride_w) + at.kw * Expr(s.dilation_w);
+      return x({row / Expr(s.oh * s.ow), g * Expr(ic) + at.c, y, z});
+    };
+  };
+  return v;
+}
+
+GemmView IntegerViewOf(const Workload& w) {
+  return OfIntegers(w, WindowViewOf(w, OrderOf(w)), Conv2dShape(w).pointwise());
+}
+
+// The view of matrix tiles: `factors` makes factors of a window's elements. Where the places of a filter have no whole
+// steps of a product, they may make some together, with places of zeros at their end.
+using Windows = std::function<GemmView(const FilterOrder& order)>;
+GemmView InSteps(const FilterOrder& order, const Windows& factors) {
+  GemmView v = factors(order);
+  const int64_t step = kMatrixStep * v.ways, run = order.reduction.back(), places = NumElements(order.reduction) / run;
+  const int64_t made = RoundUp(places, step / std::gcd(run, step));
+  if (made * run >= places * RoundUp(run, step)) return OfMatrixTiles(std::move(v));
+  const Shape axes(order.reduction.begin(), order.reduction.end() - 1);
+  v = factors({{made, run}, [axes, at = order.at](const std::vector<Expr>& r) {
+                 std::vector<Expr> place = Unflatten(r[0], axes);
+                 place.push_back(r[1]);
+                 return at(place);
+               }});
+  const auto or_zero = [places](const Expr& place, const Expr& e) {
+    return ir::Select(place < Expr(places), e, ir::Const(0, e->dtype));
+  };
+  v.prologue = true;
+  v.copied = {made, run};
+  v.reduction = {made * run / v.ways};
+  v.depth = made * run;
+  v.b_element = [element = v.b_element, copied = v.copied, or_zero](const ir::Tensor& b, const Expr& g,
+                                                                    const Expr& column, const std::vector<Expr>& r) {
+    const std::vector<Expr> place = Unflatten(r[0], copied);
+    return or_zero(place[0], element(b, g, column, place));
+  };
+  v.prepare = [prepare = v.prepare, or_zero](WorkloadProgram& program, ir::ProgramBuilder& b,
+                                             std::vector<std::string>* stages) -> GemmView::AElement {
+    return
+        [element = prepare(program, b, stages), or_zero](const Expr& g, const Expr& row, const std::vector<Expr>& r) {
+          return or_zero(r[0], element(g, row, r));
+        };
+  };
+  return v;
+}
+
+// A tile's rows are all as far apart.
+GemmView BytesViewOf(const Workload& w) {
+  const Conv2dShape s(w);
+  const bool in_place = s.pointwise() && s.stride_h == 1 && s.stride_w == 1;
+  return InSteps(OrderOf(w), [&](const FilterOrder& order) { return OfIntegers(w, WindowViewOf(w, order), in_place); });
+}
+
+// Windows that overlap are of an image that was rounded as a whole, with its borders: there a row of the filter sees
+// neighbours.
+GemmView RoundedViewOf(const Workload& w) {
+  const Conv2dShape s(w);
+  const int64_t ic = s.c / s.group;
+  const bool overlap = s.kh * s.kw > s.stride_h * s.stride_w;
+  const Prepare round = [](const ir::Tensor& x, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
+    stages->push_back("rounded");
+    const ir::Tensor rounded(DType::kBF16, x.shape(),
+                             [x](const std::vector<Expr>& i) { return ir::Cast(x(i), DType::kBF16); });
+    return b.Materialize(stages->back(), rounded, kChannelsLast);
+  };
+  FilterOrder order = OrderOf(w);
+  if (overlap && s.group == 1 && s.dilation_w == 1) {
+    order = {{s.kh, s.kw * ic}, [ic](const std::vector<Expr>& r) {
+               return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
+             }};
+  }
+  return InSteps(order, [&](const FilterOrder& o) { return OfBf16(WindowViewOf(w, o, overlap ? round : nullptr)); });
+}
+
+bool IsRoundedConv2d(const Workload& w) {
+  const Workload::Call& conv = w.calls[w.anchor];
+  if (!AllowsBf16(conv.attrs) || !IsOfElement(w, conv)) return false;
+  const Conv2dShape s(w);
+  return s.group == 1 ? ReadsPlanes(w) || IsConv2dOfPixels(w, true)
+                      : IsConv2dOfPixels(w, true) && s.c / s.group >= kLeastIntegerChannels;
+}
+
+CpuTemplate MatrixTiles(std::string_view name, bool (*is_conv)(const Workload&), GemmView (*view_of)(const Workload&),
+                        std::string_view feature) {
+  return {
+      name,
+      1,
+      [=](const Workload& w) { return is_conv(w) && FillsMatrixTiles(view_of(w)); },
+      [=](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(view_of(w), t); },
+      [=](const Workload& w, const Config& c, const CpuTarget& t) { return BuildMatrixTiles(w, view_of(w), c, t); },
+      [=](const Workload& w, const Config& c, const CpuTarget& t) { return MatrixTilesFootprint(w, view_of(w), c, t); },
+      feature};
+}
+
+}  // namespace
+
+CpuTemplate Conv2dInteger() {
+  return {
+      "conv2d.integer",
+      3,
+      IsIntegerConv2d,
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerViewOf(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerViewOf(w), c, t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, IntegerViewOf(w), c, t); }};
+}
+
+CpuTemplate Conv2dTiles() { return MatrixTiles("conv2d.tiles", IsIntegerConv2d, BytesViewOf, "amx-int8"); }
+CpuTemplate Conv2dTilesBf16() { return MatrixTiles("conv2d.tiles_bf16", IsRoundedConv2d, RoundedViewOf, "amx-bf16"); }
+
+}  // namespace temper

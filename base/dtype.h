@@ -106,6 +106,7 @@ enum class Rounding : uint8_t { kNearest, kUp, kDown };  // up and down: of e8m0
 struct CastMode {
   bool saturate = false;
   Rounding rounding = Rounding::kNearest;
+  bool flush = false;  // to bf16: what is too small for a normal number may become zero
   bool operator==(const CastMode&) const = default;
 };
 bool HasCastMode(DType dtype);

@@ -692,6 +692,7 @@ int Canonicalizer::Compare(const Expr& a, const Expr& b) const {
       break;
     case ExprKind::kCast:
       if ((order = three_way(a->cast_mode.saturate, b->cast_mode.saturate)) != 0) return order;
+      if ((order = three_way(a->cast_mode.flush, b->cast_mode.flush)) != 0) return order;
       if ((order = three_way(a->cast_mode.rounding, b->cast_mode.rounding)) != 0) return order;
       break;
     default:

@@ -77,7 +77,8 @@ std::string DTypeText(DType dtype) { return std::string(Name(dtype)); }
 
 std::string CastModeText(CastMode mode) {
   constexpr const char* kRoundings[] = {"", ".up", ".down"};
-  return absl::StrCat(kRoundings[static_cast<int>(mode.rounding)], mode.saturate ? ".saturate" : "");
+  return absl::StrCat(kRoundings[static_cast<int>(mode.rounding)], mode.saturate ? ".saturate" : "",
+                      mode.flush ? ".flush" : "");
 }
 
 std::string FloatText(double value, DType dtype) {

@@ -118,8 +118,22 @@ Value* EmitDecode(llvm::IRBuilder<>& b, DType dtype, Value* bits, const CpuTarge
   return b.CreateBitCast(v, float_type);
 }
 
+// A carry of the rounding goes into the exponent, up to that of infinity.
+static Value* EncodeBf16(llvm::IRBuilder<>& b, Value* v) {
+  const Ints ints(b, Like(b.getInt32Ty(), v));
+  Value* bits = b.CreateBitCast(v, Like(b.getInt32Ty(), v));
+  Value* upper = ints.Shr(bits, 16);
+  Value* rounded = ints.Shr(b.CreateAdd(ints.Add(bits, 0x7fff), ints.And(upper, 1)), 16);
+  Value* nan = b.CreateOr(ints.And(upper, 0x8000), ints.Const(0x7fc0));
+  return b.CreateTrunc(b.CreateSelect(b.CreateFCmpUNO(v, v), nan, rounded), Like(b.getInt16Ty(), v));
+}
+
 Value* EmitEncode(llvm::IRBuilder<>& b, DType dtype, Value* v, CastMode mode, const CpuTarget& target) {
   const DTypeInfo& t = Info(dtype);
+  if (dtype == DType::kBF16 && v->getType()->getScalarType()->isFloatTy()) {
+    if (!mode.flush || !target.Has("avx512bf16")) return EncodeBf16(b, v);
+    return b.CreateBitCast(b.CreateFPTrunc(v, Like(b.getBFloatTy(), v)), Like(b.getInt16Ty(), v));
+  }
   if (dtype == DType::kF8E8M0) v = b.CreateFPTrunc(v, Like(b.getFloatTy(), v));
   const bool from_f64 = v->getType()->getScalarType()->isDoubleTy();
   if (dtype == DType::kF16 && !from_f64 && ConvertsHalves(target)) return EncodeHalf(b, v);

@@ -154,8 +154,7 @@ GemmView RoundedViewOf(const Workload& w) {
   const bool overlap = s.kh * s.kw > s.stride_h * s.stride_w;
   const Prepare round = [](const ir::Tensor& x, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
     stages->push_back("rounded");
-    const ir::Tensor rounded(DType::kBF16, x.shape(),
-                             [x](const std::vector<Expr>& i) { return ir::Cast(x(i), DType::kBF16); });
+    const ir::Tensor rounded(DType::kBF16, x.shape(), [x](const std::vector<Expr>& i) { return RoundedToBf16(x(i)); });
     return b.Materialize(stages->back(), rounded, kChannelsLast);
   };
   FilterOrder order = OrderOf(w);

@@ -85,7 +85,7 @@ Expr PackedElement(const GemmView& v, const GemmTile& tile, const ir::Tensor& b,
   }
   if (tile.panels * tile.nr != v.columns)
     packed = ir::Select(column < Expr(v.columns), packed, ir::Const(0, packed->dtype));
-  return v.rounds ? ir::Cast(packed, DType::kBF16) : packed;
+  return v.rounds ? RoundedToBf16(packed) : packed;
 }
 
 // A from the stage "a", which is made of `element`.
@@ -102,7 +102,7 @@ GemmView::AElement CopiedA(const GemmView& v, const GemmTile& tile, ir::ProgramB
   const ir::Buffer a = b.Compute("a", CopiedType(v), made, [&](const std::vector<Expr>& i) {
     Expr e = OrZero(v, [&](const auto& r) { return element(i[0], i[1], r); })({i.begin() + 2, i.end()});
     if (rows != v.rows) e = ir::Select(i[1] < Expr(v.rows), e, ir::Const(0, e->dtype));
-    return v.rounds && e->dtype != DType::kBF16 ? ir::Cast(e, DType::kBF16) : e;
+    return v.rounds && e->dtype != DType::kBF16 ? RoundedToBf16(e) : e;
   });
   return [a, copied = v.copied](const Expr& batch, const Expr& row, const std::vector<Expr>& r) {
     std::vector<Expr> index = {batch, row};

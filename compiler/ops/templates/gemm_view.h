@@ -79,6 +79,8 @@ GemmView MatmulView(const Workload& w);
 int64_t WaysOf(const Workload& w, const Workload::Call& call);
 GemmView OfIntegers(GemmView v, int64_t ways, bool in_place);
 GemmView OfIntegers(const Workload& w, GemmView v, bool in_place);
+// As matrix tiles take it, for which subnormal numbers are zero.
+inline ir::Expr RoundedToBf16(const ir::Expr& e) { return ir::Cast(e, DType::kBF16, {.flush = true}); }
 // The view of a contraction of f32 that may be rounded to bf16.
 GemmView OfBf16(GemmView v);
 int64_t ReductionLength(const GemmView& v);        // in factors

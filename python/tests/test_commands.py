@@ -52,6 +52,8 @@ def test_errors_are_typed_and_say_what_the_command_says(dense, pair, tmp_path):
         (temper.NotFoundError, ["none.onnx"], {}),
         (temper.InvalidArgumentError, [dense, "--target", "llvm:abacus"], {"target": "llvm:abacus"}),
         (temper.InvalidArgumentError, [dense, "--tf32", "on"], {"tf32": True}),
+        (temper.InvalidArgumentError, [dense, "--bf16", "on", "--target", "llvm:haswell"],
+         {"bf16": True, "target": "llvm:haswell"}),
         (temper.PreconditionError, [dense, "--min-coverage", "0.9"], {"min_coverage": 0.9}),
         (temper.PreconditionError, [pair, "--lock", lock], {"lock": lock}),
         (temper.Error, [dense, "--lock", damaged], {"lock": damaged}),

@@ -332,6 +332,7 @@ TEST_F(LockTest, EachThingThatDoesNotFitIsToldApart) {
   Refuses(Compile("--value x=2"), "other values than --value");
   Refuses(Compile("--winograd off"), "--winograd on, not off");
   Refuses(Compile("--tf32 on"), "--tf32 off, not on");
+  Refuses(Compile("--bf16 on"), "--bf16 off, not on");
   EXPECT_EQ(Compile("--untuned").code, 2) << "a lock is the only source";
   EXPECT_EQ(Compile("--db " + db_).code, 2);
   EXPECT_EQ(Compile().code, 0);
@@ -365,6 +366,13 @@ TEST_F(LockTest, ARecordIsForModelsThatAllowTf32OrForTheOthers) {
   for (const char* none : {"cuda:sm_75", "opencl"})
     Refuses(Temper("lock " + model_ + " --untuned --tf32 on --target " + none + " -o " + lock_),
             "multiplies nothing in TF32");
+}
+
+TEST_F(LockTest, ALockSaysThatProductsMayBeOfBf16) {
+  MakeLock("--untuned --bf16 on --target llvm:sapphirerapids");
+  EXPECT_EQ(ReadLock(lock_)->entries[0].pins.bf16, "on");
+  Refuses(Temper("lock " + model_ + " --untuned --bf16 on --target llvm:haswell -o " + lock_),
+          "multiplies no f32 in bf16");
 }
 
 TEST_F(LockTest, AModelThatIsAnotherOrHasChangedGetsATableOfWhatIsMissing) {

@@ -156,6 +156,15 @@ TEST(GpuGraphs, ATargetWithoutTf32RefusesIt) {
   }
 }
 
+TEST(GpuGraphs, ATargetWithoutMatrixTilesRefusesBf16) {
+  for (const char* name : {"cuda:sm_90", "opencl", "llvm:znver4"}) {
+    Graph g = Bert();
+    const absl::Status status = Optimize(g, ParseTarget(name).value(), {.bf16 = true});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("multiplies no f32 in bf16")) << name;
+  }
+}
+
 TEST(GpuGraphs, ABertIsProductsAndRows) {
   EXPECT_EQ(KernelsOf(Bert(), *ParseTarget("cuda:sm_80")), (Kernels{{"gpu.gemm", 6}, {"gpu.reduce", 4}}));
 }

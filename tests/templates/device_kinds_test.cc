@@ -57,6 +57,10 @@ constexpr Built kBuilt[] = {
      "(u8[1,8,8,8]@0231, const i8[8,8,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] result='i32' "
      "strides=[1,1]) -> i32[1,8,8,8]@0231; anchor=0"},
     {"matmul.tiles", kTiles, "(u8[4,8], const i8[8,16]) matmul(0,1; result='i32') -> i32[4,16]; anchor=0"},
+    {"conv2d.tiles_bf16", kTiles,
+     "(f32[1,8,8,8]@0231, const f32[8,8,3,3]) conv2d(0,1; bf16=1 dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) "
+     "-> f32[1,8,8,8]@0231; anchor=0"},
+    {"matmul.tiles_bf16", kTiles, "(f32[4,8], const f32[8,16]) matmul(0,1; bf16=1) -> f32[4,16]; anchor=0"},
     {"matmul.nbits", kCpus, kNBits},
     {"matmul.nbits_cached", kCpus, kNBits},
     {"matmul.nbits_i8", kCpus, kNBitsI8},

@@ -1,10 +1,10 @@
-// Products of bytes by matrix tiles. The nests say what the instructions mean, so they are interpreted where no CPU has
-// them, and the code that is made of them is read.
+// Products of bytes, and of f32 rounded to bf16, by matrix tiles. The nests say what the instructions mean, so they are
+// interpreted where no CPU has them, and the code that is made of them is read.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "compiler/schedule/lower.h"
+#include "compiler/ops/rounded_products.h"
 #include "tests/templates/check_gpu.h"
 #include "tests/templates/check_templates.h"
 #include "tests/templates/covering_configs.h"
@@ -34,6 +34,23 @@ constexpr const char* kWorkloads[] = {
     "(u8[2,3,13,16], const i8[19,3,7,8], const i32[19,1,1]) layout_copy(0) -> u8[2,3,13,16]@0231; conv2d(3,1; "
     "dilations=[1,1] group=1 pads=[0,0,0,0] result='i32' strides=[2,2]) -> i32[2,19,4,5]@0231; sub(4,2) -> "
     "i32[2,19,4,5]@0231; anchor=1",
+    // Of f32: rows to spare, under calls that make A; batches; pixels with strides; windows that overlap, of an image
+    // with borders, of groups and with dilations; windows that do not; and an image of planes.
+    "(f32[37,64], const f32[64,48], const f32[48]) relu(0) -> f32[37,64]; matmul(3,1; bf16=1) -> f32[37,48]; add(4,2) "
+    "-> f32[37,48]; anchor=1",
+    "(f32[2,9,35], f32[2,21,35]) matmul(0,1; bf16=1 trans_b=1) -> f32[2,9,21]; anchor=0",
+    "(f32[2,24,7,6]@0231, const f32[37,24,1,1]) conv2d(0,1; bf16=1 dilations=[1,1] group=1 pads=[0,0,0,0] "
+    "strides=[2,2]) -> f32[2,37,4,3]@0231; anchor=0",
+    "(f32[2,12,5,6]@0231, const f32[17,12,3,3]) conv2d(0,1; bf16=1 dilations=[1,1] group=1 pads=[1,0,0,2] "
+    "strides=[1,2]) -> f32[2,17,4,3]@0231; relu(2) -> f32[2,17,4,3]@0231; anchor=0",
+    "(f32[1,32,7,7]@0231, const f32[20,32,3,3]) silu(0) -> f32[1,32,7,7]@0231; conv2d(2,1; bf16=1 dilations=[2,2] "
+    "group=1 pads=[2,2,2,2] strides=[1,1]) -> f32[1,20,7,7]@0231; anchor=1",
+    "(f32[1,20,6,5]@0231, const f32[14,10,3,1]) conv2d(0,1; bf16=1 dilations=[1,1] group=2 pads=[2,0,0,0] "
+    "strides=[1,1]) -> f32[1,14,6,5]@0231; anchor=0",
+    "(f32[1,12,8,8]@0231, const f32[9,12,2,2]) conv2d(0,1; bf16=1 dilations=[1,1] group=1 pads=[0,0,0,0] "
+    "strides=[2,2]) -> f32[1,9,4,4]@0231; anchor=0",
+    "(f32[2,3,13,11], const f32[19,3,5,5]) layout_copy(0) -> f32[2,3,13,11]@0231; conv2d(2,1; bf16=1 dilations=[1,1] "
+    "group=1 pads=[2,2,2,2] strides=[2,2]) -> f32[2,19,7,6]@0231; anchor=1",
     "(u8[1,4,9,12]@0231, const i8[33,4,3,4]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,0,0,0] result='i32' "
     "strides=[1,1]) -> i32[1,33,8,9]@0231; anchor=0",
 };
@@ -42,17 +59,18 @@ Target WithTiles() { return *ParseTarget("llvm:sapphirerapids"); }
 
 const TemplateDef* TilesFor(const Workload& w, const Target& t) {
   for (const TemplateDef* def : TemplatesFor(w, t)) {
-    if (def->name.ends_with(".tiles")) return def;
+    if (def->name.ends_with(".tiles") || def->name.ends_with(".tiles_bf16")) return def;
   }
   return nullptr;
 }
 
-// Of any value that a type has, so that signs and high bits count.
+// Of any value that a type of bytes has, so that signs and high bits count, or of floats that bf16 holds: what products
+// of those are off by is the order of their sums.
 std::vector<NDArray> AnyInputs(const Workload& w, Rng& rng) {
   std::vector<NDArray> inputs;
   for (const Workload::Operand& input : w.inputs) {
     NDArray array(input.type.dtype, input.type.shape);
-    const bool is_signed = input.type.dtype == DType::kI8;
+    const bool is_signed = input.type.dtype == DType::kI8 || IsFloat(input.type.dtype);
     for (int64_t i = 0; i < NumElements(input.type.shape); ++i)
       array.Set(i, static_cast<double>(rng.Below(256) - (is_signed ? 128 : 0)));
     inputs.push_back(std::move(array));
@@ -79,7 +97,9 @@ void CheckTiles(const Target& t, const Run& run) {
       ASSERT_TRUE(kernel.ok()) << kernel.status();
       const absl::StatusOr<NDArray> got = run(w, *kernel, inputs);
       ASSERT_TRUE(got.ok()) << got.status();
-      EXPECT_LE(RelativeError(*got, physical), IsFloat(got->dtype()) ? 1e-6 : 0);
+      // What a call made of floats, bf16 does not hold.
+      const bool rounds = IsFloat(w.TypeOf(0).dtype) && w.anchor > 0;
+      EXPECT_LE(RelativeError(*got, physical), rounds ? 1e-2 : IsFloat(got->dtype()) ? 1e-6 : 0);
     }
   }
 }
@@ -135,6 +155,26 @@ TEST(MatrixTiles, ATargetWithoutThemIsRefused) {
   const char* text = "(u8[64,256], const i8[256,96]) matmul(0,1; result='i32') -> i32[64,96]; anchor=0";
   EXPECT_EQ(AssemblyOf(text, "tr=16,mt=2,nv=2,blocks=1", *ParseTarget("llvm:icelake-server")),
             "kernel: the target has no matrix tiles");
+}
+
+// A is rounded while it is copied, B while it is packed, and the product is the tiles'.
+TEST(MatrixTiles, F32IsRoundedByTheConversionAndTheProductThatTheCpuHas) {
+  const char* text = "(f32[64,256], const f32[256,96]) matmul(0,1; bf16=1) -> f32[64,96]; anchor=0";
+  const std::string code = AssemblyOf(text, "tr=16,mt=2,nv=2,blocks=1", WithTiles());
+  EXPECT_EQ(Count(code, "tdpbf16ps\t"), 4U) << code;
+  EXPECT_GT(Count(code, "vcvtneps2bf16\t"), 0U);
+  const Workload w = Parse(text);
+  const absl::StatusOr<Kernel> kernel =
+      BuildKernel(w, "matmul.tiles_bf16", ParseConfig("tr=16,mt=2,nv=2,blocks=1").value(), WithTiles());
+  ASSERT_TRUE(kernel.ok()) << kernel.status();
+  EXPECT_EQ(kernel->tolerance, kBf16Tolerance);
+  EXPECT_EQ(kernel->packs[1].params.back()->dtype, DType::kBF16);
+}
+
+// Without the attribute nothing is rounded.
+TEST(MatrixTiles, F32ThatMayNotBeRoundedHasNone) {
+  const Workload w = Parse("(f32[64,256], const f32[256,96]) matmul(0,1) -> f32[64,96]; anchor=0");
+  EXPECT_EQ(TilesFor(w, WithTiles()), nullptr);
 }
 
 // What a tile loop may not be.

@@ -144,8 +144,8 @@ void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what)
       ->check(CLI::IsMember({"on", "off"}));
   command
       ->add_option("--bf16", options->bf16,
-                   "off (default) or on; on lets matrix tiles multiply f32 rounded to bf16 (7 bits of mantissa), where "
-                   "the CPU has them (amx-bf16)")
+                   "off (default) or on; on lets CPUs multiply f32 rounded to bf16 (7 bits of mantissa), where they "
+                   "have instructions for it: amx-bf16, avx512bf16")
       ->check(CLI::IsMember({"on", "off"}));
   command->add_flag("--print-passes", options->print_passes, "print the graph before the first and after each pass");
 }

@@ -75,9 +75,9 @@ absl::Status AllowTf32(Graph& g, const Target& t) {
 }
 
 absl::Status AllowBf16(Graph& g, const Target& t) {
-  if (t.cpu() == nullptr || !t.cpu()->Has("amx-bf16")) {
+  if (t.cpu() == nullptr || (!t.cpu()->Has("amx-bf16") && !t.cpu()->Has("avx512bf16"))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("target ", t.name(), " multiplies no f32 in bf16; CPUs with matrix tiles (amx-bf16) do"));
+        absl::StrCat("target ", t.name(), " multiplies no f32 in bf16; CPUs with amx-bf16 or avx512bf16 do"));
   }
   AllowRounding(g, "bf16");
   return absl::OkStatus();

@@ -43,8 +43,8 @@ def build(
     False}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The
     configs come from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of
     `device` first.
-    `tf32` lets tensor cores multiply f32 rounded to TF32, `bf16` matrix tiles f32 rounded to bf16, on targets that have
-    them.
+    `tf32` lets tensor cores multiply f32 rounded to TF32, `bf16` CPUs f32 rounded to bf16, on targets that have
+    instructions for it.
     `untuned` uses default configs only, `strict` no records of another version of the code generator.
     `min_coverage` fails where less than that part of the model's time is in kernels that were measured; `report` is a
     file that says where each choice is from.

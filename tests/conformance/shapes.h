@@ -135,6 +135,21 @@ inline constexpr Shape kShapes[] = {
      "(u8[2,3,13,16], const i8[19,3,7,8], const i32[19,1,1]) layout_copy(0) -> u8[2,3,13,16]@0231; conv2d(3,1; "
      "result='i32' strides=[2,2]) -> i32[2,19,4,5]@0231; sub(4,2) -> i32[2,19,4,5]@0231; anchor=1"},
 
+    {"matmul.bf16",
+     "(f32[37,50], const f32[50,70], const f32[70]) matmul(0,1; bf16=1) -> f32[37,70]; add(3,2) -> f32[37,70]; "
+     "anchor=0"},
+    {"matmul.bf16",
+     "(f32[3,19,51], const f32[51,33]) relu(0) -> f32[3,19,51]; matmul(2,1; bf16=1) -> f32[3,19,33]; anchor=1"},
+    {"matmul.bf16", "(f32[2,9,34], f32[2,23,34]) matmul(0,1; bf16=1 trans_b=1) -> f32[2,9,23]; anchor=0"},
+    {"conv2d.bf16",
+     "(f32[1,24,9,7]@0231, const f32[19,24,1,1]) conv2d(0,1; bf16=1 strides=[2,1]) -> f32[1,19,5,7]@0231; relu(2) -> "
+     "f32[1,19,5,7]@0231; anchor=0"},
+    {"conv2d.bf16",
+     "(f32[1,16,9,9]@0231, const f32[20,8,3,3], f32[20,1,1]) conv2d(0,1; bf16=1 group=2 pads=[1,0,1,2] strides=[1,1]) "
+     "-> f32[1,20,9,9]@0231; add(3,2) -> f32[1,20,9,9]@0231; anchor=0"},
+    {"conv2d.bf16",
+     "(f32[2,3,13,11], const f32[19,3,5,5]) layout_copy(0) -> f32[2,3,13,11]@0231; conv2d(2,1; bf16=1 pads=[2,2,2,2] "
+     "strides=[2,2]) -> f32[2,19,7,6]@0231; anchor=1"},
     {"matmul.tiles_bf16",
      "(f32[37,128], const f32[128,70], const f32[70]) matmul(0,1; bf16=1) -> f32[37,70]; add(3,2) -> f32[37,70]; "
      "anchor=0"},

@@ -57,12 +57,15 @@ constexpr const char* kWorkloads[] = {
 
 Target WithTiles() { return *ParseTarget("llvm:sapphirerapids"); }
 
-const TemplateDef* TilesFor(const Workload& w, const Target& t) {
+// Of one of these kinds.
+const TemplateDef* Of(std::initializer_list<std::string_view> kinds, const Workload& w, const Target& t) {
   for (const TemplateDef* def : TemplatesFor(w, t)) {
-    if (def->name.ends_with(".tiles") || def->name.ends_with(".tiles_bf16")) return def;
+    if (std::ranges::any_of(kinds, [&](std::string_view kind) { return def->name.ends_with(kind); })) return def;
   }
   return nullptr;
 }
+const TemplateDef* TilesFor(const Workload& w, const Target& t) { return Of({".tiles", ".tiles_bf16"}, w, t); }
+const TemplateDef* Bf16VectorsFor(const Workload& w, const Target& t) { return Of({".bf16"}, w, t); }
 
 // Of any value that a type of bytes has, so that signs and high bits count, or of floats that bf16 holds: what products
 // of those are off by is the order of their sums.
@@ -80,13 +83,13 @@ std::vector<NDArray> AnyInputs(const Workload& w, Rng& rng) {
 
 using Run = std::function<absl::StatusOr<NDArray>(const Workload& w, const Kernel& kernel, std::span<const NDArray>)>;
 
-// Runs configs that have every value of every knob.
-void CheckTiles(const Target& t, const Run& run) {
+// Runs configs that have every value of every knob, of the workloads that have such a template.
+void Check(const TemplateDef* template_for(const Workload&, const Target&), const Target& t, const Run& run) {
   Rng rng(8);
   for (const char* text : kWorkloads) {
     const Workload w = Parse(text);
-    const TemplateDef* def = TilesFor(w, t);
-    ASSERT_NE(def, nullptr) << text;
+    const TemplateDef* def = template_for(w, t);
+    if (def == nullptr) continue;
     const std::vector<NDArray> inputs = AnyInputs(w, rng);
     const absl::StatusOr<NDArray> wanted = RunReference(w, inputs);
     ASSERT_TRUE(wanted.ok()) << wanted.status();
@@ -107,22 +110,35 @@ void CheckTiles(const Target& t, const Run& run) {
 TEST(MatrixTiles, NestsMeanTheProduct) {
   Target t = WithTiles();
   t.cpu()->threads = 2;
-  CheckTiles(t, InterpretKernel);
+  for (const char* text : kWorkloads) EXPECT_NE(TilesFor(Parse(text), t), nullptr) << text;
+  Check(TilesFor, t, InterpretKernel);
 }
 
 TEST(MatrixTiles, InstructionsMakeTheProduct) {
   Target host = *ParseTarget("host");
   if (!host.cpu()->Has("amx-int8")) GTEST_SKIP() << "this CPU has no matrix tiles";
   host.cpu()->threads = 2;
-  CheckTiles(host, [&](const Workload& w, const Kernel& kernel, std::span<const NDArray> inputs) {
+  Check(TilesFor, host, [&](const Workload& w, const Kernel& kernel, std::span<const NDArray> inputs) {
     return RunKernel(w, kernel, host, inputs);
   });
 }
 
-std::string AssemblyOf(const char* text, const std::string& config, const Target& t) {
+TEST(MatrixTiles, VectorsMultiplyBf16Too) {
+  Target t = *ParseTarget("llvm:znver4");
+  t.cpu()->threads = 2;
+  Check(Bf16VectorsFor, t, InterpretKernel);
+  Target host = *ParseTarget("host");
+  if (!host.cpu()->Has("avx512bf16")) GTEST_SKIP() << "this CPU has no products of bf16";
+  host.cpu()->threads = 2;
+  Check(Bf16VectorsFor, host, [&](const Workload& w, const Kernel& kernel, std::span<const NDArray> inputs) {
+    return RunKernel(w, kernel, host, inputs);
+  });
+}
+
+std::string AssemblyOf(const char* text, const std::string& config, const Target& t, bool vectors = false) {
   const Workload w = Parse(text);
-  const absl::StatusOr<Kernel> kernel =
-      BuildKernel(w, TilesFor(w, WithTiles())->name, ParseConfig(config).value(), WithTiles());
+  const TemplateDef* def = vectors ? Bf16VectorsFor(w, WithTiles()) : TilesFor(w, WithTiles());
+  const absl::StatusOr<Kernel> kernel = BuildKernel(w, def->name, ParseConfig(config).value(), WithTiles());
   EXPECT_TRUE(kernel.ok()) << kernel.status();
   const absl::StatusOr<std::string> assembly = EmitText({{"kernel", kernel->main}}, t, "asm");
   return assembly.ok() ? *assembly : std::string(assembly.status().message());
@@ -171,10 +187,19 @@ TEST(MatrixTiles, F32IsRoundedByTheConversionAndTheProductThatTheCpuHas) {
   EXPECT_EQ(kernel->packs[1].params.back()->dtype, DType::kBF16);
 }
 
+// A pair of A for all lanes comes with the instruction.
+TEST(MatrixTiles, VectorsTakeTwoStepsAtOnce) {
+  const char* text = "(f32[64,256], const f32[256,64]) matmul(0,1; bf16=1) -> f32[64,64]; anchor=0";
+  const std::string code = AssemblyOf(text, "mr=8,nv=2,blocks=1,ku=1,pack=1", WithTiles(), true);
+  EXPECT_EQ(Count(code, "vdpbf16ps\t"), 16U) << code;
+  EXPECT_EQ(Count(code, "vfmadd"), 0U);
+}
+
 // Without the attribute nothing is rounded.
 TEST(MatrixTiles, F32ThatMayNotBeRoundedHasNone) {
   const Workload w = Parse("(f32[64,256], const f32[256,96]) matmul(0,1) -> f32[64,96]; anchor=0");
   EXPECT_EQ(TilesFor(w, WithTiles()), nullptr);
+  EXPECT_EQ(Bf16VectorsFor(w, WithTiles()), nullptr);
 }
 
 // What a tile loop may not be.

@@ -164,6 +164,9 @@ Value* Emitter::EmitBinary(const Expr& e) {
   if (IsOnePlusExp(*e)) return EmitOnePlusExp(b_, Emit(e->args[1]->args[0]));
   Value* a = Emit(e->args[0]);
   if (e->kind == ExprKind::kAdd && IsDot(e->args[1]->kind)) return EmitDot(a, e->args[1]);
+  if (e->kind == ExprKind::kAdd && e->dtype == DType::kF32) {
+    if (Value* sum = EmitBf16Products(a, e->args[1])) return sum;
+  }
   Value* c = Emit(e->args[1]);
   Match(a, c);
   const bool fp = IsFloat(e->dtype);

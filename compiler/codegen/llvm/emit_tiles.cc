@@ -163,47 +163,27 @@ unsigned Emitter::OperandIn(const TileAccess& wanted, bool of_a) {
 
 namespace {
 
-// A product's factors, each of neighbours, and what multiplies them; no instruction: it is no such product.
-struct Factors {
-  llvm::Intrinsic::ID instruction = llvm::Intrinsic::not_intrinsic;
-  const char* feature = "";  // that the target must have
-  std::vector<Expr> a, b;
-};
-
-Expr OfBf16(const Expr& e) {
-  const bool widens = e->kind == ExprKind::kCast && e->dtype == DType::kF32 && e->args[0]->dtype == DType::kBF16;
-  return widens ? e->args[0] : Expr();
-}
-
-Factors FactorsOf(const Stmt& store, std::vector<Expr> (*parts)(const Expr&)) {
+// What a product's store adds to the sums that it stores; empty: it is no such store.
+Expr AddedBy(const Stmt& store) {
   const Expr& sum = store->value;
   const bool adds =
       sum->kind == ExprKind::kAdd && sum->args[0]->kind == ExprKind::kLoad && sum->args[0]->buffer == store->buffer;
-  if (!adds) return {};
-  const Expr& added = sum->args[1];
-  if (added->kind == ExprKind::kDot8)
-    return {llvm::Intrinsic::x86_tdpbusd, "amx-int8", parts(added->args[0]), parts(added->args[1])};
-  if (added->kind != ExprKind::kAdd) return {};
-  Factors factors{llvm::Intrinsic::x86_tdpbf16ps, "amx-bf16", {}, {}};
-  for (const Expr& product : added->args) {
-    if (product->kind != ExprKind::kMul) return {};
-    factors.a.push_back(OfBf16(product->args[0]));
-    factors.b.push_back(OfBf16(product->args[1]));
-    if (!factors.a.back() || !factors.b.back()) return {};
-  }
-  return factors;
+  return adds ? sum->args[1] : Expr();
 }
 
 }  // namespace
 
 void Emitter::EmitProductOfTiles(const ir::StmtNode& rows, const ir::StmtNode& columns, const ir::StmtNode& steps) {
   const Stmt& store = steps.body;
-  const Factors factors = FactorsOf(store, PartsOf);
-  if (factors.instruction == llvm::Intrinsic::not_intrinsic || !context_.target.Has(factors.feature)) {
+  const Expr added = AddedBy(store);
+  const bool of_bytes = added && added->kind == ExprKind::kDot8;
+  const std::optional<Bf16Factors> of_bf16 = added ? Bf16FactorsOf(added) : std::nullopt;
+  if ((!of_bytes && !of_bf16.has_value()) || !context_.target.Has(of_bytes ? "amx-int8" : "amx-bf16")) {
     Fail(absl::UnimplementedError(absl::StrCat("no instruction of matrix tiles is ", ir::FirstLine(store))));
     return;
   }
-  const std::optional<Access> a = FirstOfNeighbours(factors.a), b = FirstOfNeighbours(factors.b);
+  const std::optional<Access> a = FirstOfNeighbours(of_bytes ? PartsOf(added->args[0]) : of_bf16->a),
+                              b = FirstOfNeighbours(of_bytes ? PartsOf(added->args[1]) : of_bf16->b);
   if (!a.has_value() || !b.has_value()) {
     Fail(absl::UnimplementedError(absl::StrCat("factors of ", ir::FirstLine(store), " do not lie in one piece")));
     return;
@@ -216,7 +196,8 @@ void Emitter::EmitProductOfTiles(const ir::StmtNode& rows, const ir::StmtNode& c
   const unsigned into = SumsTile(AccessOf(store.get(), store->buffer, store->indices), rows, columns);
   const unsigned from_a = OperandIn(tile_a, true), from_b = OperandIn(tile_b, false);
   const auto number = [&](unsigned n) { return b_.getInt8(static_cast<uint8_t>(n)); };
-  CallTile(factors.instruction, {number(into), number(from_a), number(from_b)});
+  CallTile(of_bytes ? llvm::Intrinsic::x86_tdpbusd : llvm::Intrinsic::x86_tdpbf16ps,
+           {number(into), number(from_a), number(from_b)});
 }
 
 void Emitter::EmitTile(const ir::StmtNode& rows) {

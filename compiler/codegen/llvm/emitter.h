@@ -124,6 +124,17 @@ class Emitter {
   void Bind(const ir::Var& var, const Binding& binding, int64_t extent);
   void Unbind(const ir::Var& var);
 
+  // --- emit_bf16.cc
+  // a and b of f32(a0) * f32(b0) + f32(a1) * f32(b1), all of bf16; nullopt: it is something else.
+  struct Bf16Factors {
+    std::vector<ir::Expr> a, b;
+  };
+  static std::optional<Bf16Factors> Bf16FactorsOf(const ir::Expr& e);
+  // The sum with such products added by the vector instruction for them; null where there is none, or factors do not
+  // lie as it takes them.
+  llvm::Value* EmitBf16Products(llvm::Value* sum, const ir::Expr& e);
+  llvm::Value* LoadBf16Pair(const std::vector<ir::Expr>& pair);
+
   // --- emit_tiles.cc
   // Elements from a tile's row to the next, and from a column to the next; `first` is of row and column 0.
   struct TileAccess {

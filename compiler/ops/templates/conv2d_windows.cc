@@ -1,7 +1,7 @@
 // Convolutions whose rows are copied: what a chunk of rows sees of the image, side by side.
 // conv2d.integer: filters of any size, of i16 or of u8 by i8, summed in i32.
 // conv2d.tiles: the same of u8 by i8, by matrix tiles.
-// conv2d.tiles_bf16: of f32 that may be rounded to bf16, by matrix tiles.
+// conv2d.bf16, conv2d.tiles_bf16: of f32 that may be rounded to bf16, the latter by matrix tiles.
 #include <functional>
 #include <numeric>
 
@@ -148,22 +148,27 @@ GemmView BytesViewOf(const Workload& w) {
 
 // Windows that overlap are of an image that was rounded as a whole, with its borders: there a row of the filter sees
 // neighbours.
-GemmView RoundedViewOf(const Workload& w) {
+bool WindowsOverlap(const Conv2dShape& s) { return s.kh * s.kw > s.stride_h * s.stride_w; }
+
+FilterOrder RoundedOrderOf(const Workload& w) {
   const Conv2dShape s(w);
-  const int64_t ic = s.c / s.group;
-  const bool overlap = s.kh * s.kw > s.stride_h * s.stride_w;
+  if (!WindowsOverlap(s) || s.group > 1 || s.dilation_w > 1) return OrderOf(w);
+  return {{s.kh, s.kw * s.c}, [ic = s.c](const std::vector<Expr>& r) {
+            return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
+          }};
+}
+
+GemmView RoundedViewOf(const Workload& w, const FilterOrder& order) {
   const Prepare round = [](const ir::Tensor& x, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
     stages->push_back("rounded");
     const ir::Tensor rounded(DType::kBF16, x.shape(), [x](const std::vector<Expr>& i) { return RoundedToBf16(x(i)); });
     return b.Materialize(stages->back(), rounded, kChannelsLast);
   };
-  FilterOrder order = OrderOf(w);
-  if (overlap && s.group == 1 && s.dilation_w == 1) {
-    order = {{s.kh, s.kw * ic}, [ic](const std::vector<Expr>& r) {
-               return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
-             }};
-  }
-  return InSteps(order, [&](const FilterOrder& o) { return OfBf16(WindowViewOf(w, o, overlap ? round : nullptr)); });
+  return OfBf16(WindowViewOf(w, order, WindowsOverlap(Conv2dShape(w)) ? round : nullptr));
+}
+GemmView RoundedViewOf(const Workload& w) { return RoundedViewOf(w, RoundedOrderOf(w)); }
+GemmView RoundedTilesViewOf(const Workload& w) {
+  return InSteps(RoundedOrderOf(w), [&](const FilterOrder& order) { return RoundedViewOf(w, order); });
 }
 
 bool IsRoundedConv2d(const Workload& w) {
@@ -198,7 +203,20 @@ CpuTemplate Conv2dInteger() {
       [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, IntegerViewOf(w), c, t); }};
 }
 
+CpuTemplate Conv2dBf16() {
+  return {
+      "conv2d.bf16",
+      1,
+      IsRoundedConv2d,
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, RoundedViewOf(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, RoundedViewOf(w), c, t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, RoundedViewOf(w), c, t); },
+      "avx512bf16"};
+}
+
 CpuTemplate Conv2dTiles() { return MatrixTiles("conv2d.tiles", IsIntegerConv2d, BytesViewOf, "amx-int8"); }
-CpuTemplate Conv2dTilesBf16() { return MatrixTiles("conv2d.tiles_bf16", IsRoundedConv2d, RoundedViewOf, "amx-bf16"); }
+CpuTemplate Conv2dTilesBf16() {
+  return MatrixTiles("conv2d.tiles_bf16", IsRoundedConv2d, RoundedTilesViewOf, "amx-bf16");
+}
 
 }  // namespace temper

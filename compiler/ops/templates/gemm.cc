@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ops/rounded_products.h"
 #include "compiler/ops/templates/gemm_program.h"
 #include "compiler/ops/templates/matmul_nbits.h"
 #include "compiler/ops/templates/register_tile.h"
@@ -221,6 +222,7 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   Kernel kernel;
   TEMPER_ASSIGN_OR_RETURN(kernel.scheduled, ScheduleGemm(program, v, sums, tile, t));
   TEMPER_ASSIGN_OR_RETURN(kernel.packs, GemmPacks(w, v, tile, t));
+  if (v.rounds) kernel.tolerance = kBf16Tolerance;
   return kernel;
 }
 

@@ -1,7 +1,7 @@
 // matmul.packed: dense layers (a constant or shared right operand: all leading dimensions are rows) and batched matmul.
 // matmul.integer: those of i16, or of u8 by i8, summed in i32; elementwise calls may make their left operand.
 // matmul.tiles: those of u8 by i8, by matrix tiles.
-// matmul.tiles_bf16: those of f32 that may be rounded to bf16, by matrix tiles.
+// matmul.bf16, matmul.tiles_bf16: those of f32 that may be rounded to bf16, the latter by matrix tiles.
 #include <algorithm>
 #include <optional>
 
@@ -204,6 +204,19 @@ static CpuTemplate MatrixTiles(std::string_view name, GemmView (*view_of)(const 
       [view](const Workload& w, const Config& c, const CpuTarget& t) { return BuildMatrixTiles(w, view(w), c, t); },
       [view](const Workload& w, const Config& c, const CpuTarget& t) { return MatrixTilesFootprint(w, view(w), c, t); },
       feature};
+}
+
+CpuTemplate MatmulBf16() {
+  return {
+      "matmul.bf16",
+      1,
+      IsRoundedMatmul,
+      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, RoundedMatmulView(w), t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, RoundedMatmulView(w), c, t); },
+      [](const Workload& w, const Config& c, const CpuTarget& t) {
+        return GemmFootprint(w, RoundedMatmulView(w), c, t);
+      },
+      "avx512bf16"};
 }
 
 CpuTemplate MatmulTiles() { return MatrixTiles("matmul.tiles", IntegerMatmulView, IsIntegerMatmul, "amx-int8"); }

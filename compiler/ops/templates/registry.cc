@@ -36,6 +36,8 @@ std::vector<TemplateDef>& Table() {
       ForCpu(MatmulInteger()),
       ForCpu(Conv2dTiles()),
       ForCpu(MatmulTiles()),
+      ForCpu(Conv2dBf16()),
+      ForCpu(MatmulBf16()),
       ForCpu(Conv2dTilesBf16()),
       ForCpu(MatmulTilesBf16()),
       ForCpu(MatmulNBits()),

@@ -20,6 +20,8 @@ CpuTemplate Conv2dInteger();      // conv2d_windows.cc: of integers, summed in i
 CpuTemplate MatmulInteger();      // matmul.cc: the same
 CpuTemplate Conv2dTiles();        // conv2d_windows.cc: of bytes, by matrix tiles
 CpuTemplate MatmulTiles();        // matmul.cc: the same
+CpuTemplate Conv2dBf16();         // conv2d_windows.cc: of f32 rounded to bf16
+CpuTemplate MatmulBf16();         // matmul.cc: the same
 CpuTemplate Conv2dTilesBf16();    // conv2d_windows.cc: of f32 rounded to bf16, by matrix tiles
 CpuTemplate MatmulTilesBf16();    // matmul.cc: the same
 CpuTemplate MatmulNBits();        // matmul_nbits.cc: by a matrix of few bits, a number at a time in registers

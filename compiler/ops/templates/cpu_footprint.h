@@ -18,6 +18,7 @@ struct CpuFootprint {
   double turns = 0;           // of a loop, for each step of the accumulation; known to the draft alone
   double last_rows = 0;       // of the tile that ends the rows, if smaller; known to the draft alone
   double last_part = 0;       // of all multiply-adds, in such tiles; likewise
+  bool of_bf16 = false;       // its multiply-adds are of pairs of bf16; known to the draft alone
   double matrix_cycles = 0;   // of products and sums by matrix tiles; 0: vectors make them; known to the draft alone
   double prologue_ops = 0;    // vector instructions that make an operand in cache; known to the draft alone
   double kept = 0;            // of memory_traffic, what L3 has from the kernel before; known to the draft alone

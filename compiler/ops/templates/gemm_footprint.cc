@@ -79,6 +79,7 @@ CpuFootprint GemmFootprint(const Workload& w, const GemmView& whole, const Confi
   f.last_rows = static_cast<double>(v.rows % tile.mr);
   f.last_part = f.last_rows / rows;
   f.reduction = k;
+  f.of_bf16 = v.rounds;
   f.turns = 1 / static_cast<double>(tile.unroll);
   f.sums = tile.sums_apart ? static_cast<double>(tile.unroll) : 1;
   f.l1_bytes = panel_bytes + rows_bytes;

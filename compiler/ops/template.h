@@ -37,6 +37,7 @@ struct TemplateDef {
   bool fallback = false;  // right for everything of its kind of device, and asked where no other template fits
   // Never a default: its draft is held against no measurement yet, so it is chosen where it was measured alone.
   bool only_measured = false;
+  std::string_view feature = {};  // of a CPU, without which it matches nothing
 };
 
 std::span<const TemplateDef> AllTemplates();

@@ -112,7 +112,7 @@ class PackageWriter {
     if (OnDevice()) out_.device = target_.generator;
     out_.scratch_threads = target_.threads();
     out_.weight_bytes = weights_.bytes();
-    if (target_.cpu() != nullptr) out_.cpu_features = target_.cpu()->features;
+    if (target_.cpu() != nullptr) out_.cpu_features = FeaturesInUse();
     out_.caller_alignment = CallerAlignment();
     TEMPER_ASSIGN_OR_RETURN(out_.weight_hash, weights_.Write(dir + "/weights.bin"));
     TEMPER_ASSIGN_OR_RETURN(std::string plan_object, CompilePlan(out_, ArchOf(target_)));
@@ -147,6 +147,18 @@ class PackageWriter {
   bool OnDevice() const { return device_ != nullptr && device_->allocate != nullptr; }
   int Memory() const { return OnDevice() ? TEMPER_MEMORY_DEVICE : TEMPER_MEMORY_HOST; }
   int64_t Alignment() const { return OnDevice() ? TEMPER_DEVICE_ALIGNMENT : 64; }
+
+  // A process has to ask for the registers of matrix tiles, and may not get them: a package without such kernels needs
+  // none.
+  std::vector<std::string> FeaturesInUse() const {
+    std::set<std::string_view> used;
+    for (const auto& [symbol, built] : kernels_) used.insert(FindTemplate(built.choice.template_name)->feature);
+    const auto is_of_tiles = [](std::string_view feature) { return feature.starts_with("amx-"); };
+    if (std::ranges::any_of(used, is_of_tiles)) used.insert("amx-tile");
+    std::vector<std::string> features = target_.cpu()->features;
+    std::erase_if(features, [&](const std::string& f) { return is_of_tiles(f) && !used.contains(f); });
+    return features;
+  }
 
   // NumPy's arrays and what malloc gives begin at multiples of 16, and some kernels take memory as it lies.
   int64_t CallerAlignment() const { return target_.cpu() != nullptr && target_.cpu()->TakesUnaligned() ? 16 : 64; }

@@ -403,6 +403,8 @@ void Emitter::EmitAlloc(const ir::StmtNode& s) {
     pointers_[&buffer] = memory;
   }
   Emit(s.body);
+  if (buffer.scope == ir::Scope::kTile)
+    std::erase_if(tiles_.sums, [&](const auto& tile) { return tile.first.first == &buffer; });
 }
 
 // Of an array: the widest piece of any vectorised loop that runs along its last dimension.

@@ -122,7 +122,8 @@ unsigned Emitter::SumsTile(const Access& sums, const ir::StmtNode& rows, const i
   const bool fits = buffer.scope == ir::Scope::kTile && SizeOf(buffer.dtype) == kFactorBytes && tile.column == 1 &&
                     tile.row == buffer.shape.back() && tile.first.form.terms.empty();
   if (!fits) Fail(absl::UnimplementedError(absl::StrCat(buffer.name, " holds no matrix tiles")));
-  const auto number = static_cast<unsigned>(tiles_.sums.size());
+  unsigned number = 0;  // the first that none has
+  while (std::ranges::any_of(tiles_.sums, [&](const auto& other) { return other.second == number; })) ++number;
   const auto [it, is_new] = tiles_.sums.try_emplace({&buffer, tile.first.form.constant}, number);
   if (is_new && number + tiles_.operands.size() >= kTiles)
     Fail(absl::ResourceExhaustedError(absl::StrCat(buffer.name, " has more matrix tiles than there are")));

@@ -65,19 +65,14 @@ GemmView ViewOf(const Workload& w) {
   return v;
 }
 
+bool IsPointwiseConv2d(const Workload& w) {
+  if (!IsChannelsLastConv2d(w, true)) return false;
+  const Conv2dShape s(w);
+  return !s.depthwise() && s.pointwise() && (w.anchor == 0 || s.group == 1);
+}
+
 }  // namespace
 
-CpuTemplate Conv2dDirect() {
-  return {"conv2d.direct",
-          5,
-          [](const Workload& w) {
-            if (!IsChannelsLastConv2d(w, true)) return false;
-            const Conv2dShape s(w);
-            return !s.depthwise() && s.pointwise() && (w.anchor == 0 || s.group == 1);
-          },
-          [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, ViewOf(w), t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, ViewOf(w), c, t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, ViewOf(w), c, t); }};
-}
+CpuTemplate Conv2dDirect() { return GemmTemplate("conv2d.direct", 5, IsPointwiseConv2d, ViewOf); }
 
 }  // namespace temper

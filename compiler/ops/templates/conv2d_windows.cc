@@ -179,44 +179,13 @@ bool IsRoundedConv2d(const Workload& w) {
                       : IsConv2dOfPixels(w, true) && s.c / s.group >= kLeastIntegerChannels;
 }
 
-CpuTemplate MatrixTiles(std::string_view name, bool (*is_conv)(const Workload&), GemmView (*view_of)(const Workload&),
-                        std::string_view feature) {
-  return {
-      name,
-      1,
-      [=](const Workload& w) { return is_conv(w) && FillsMatrixTiles(view_of(w)); },
-      [=](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(view_of(w), t); },
-      [=](const Workload& w, const Config& c, const CpuTarget& t) { return BuildMatrixTiles(w, view_of(w), c, t); },
-      [=](const Workload& w, const Config& c, const CpuTarget& t) { return MatrixTilesFootprint(w, view_of(w), c, t); },
-      feature};
-}
-
 }  // namespace
 
-CpuTemplate Conv2dInteger() {
-  return {
-      "conv2d.integer",
-      3,
-      IsIntegerConv2d,
-      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerViewOf(w), t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerViewOf(w), c, t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, IntegerViewOf(w), c, t); }};
-}
-
-CpuTemplate Conv2dBf16() {
-  return {
-      "conv2d.bf16",
-      1,
-      IsRoundedConv2d,
-      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, RoundedViewOf(w), t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, RoundedViewOf(w), c, t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, RoundedViewOf(w), c, t); },
-      "avx512bf16"};
-}
-
-CpuTemplate Conv2dTiles() { return MatrixTiles("conv2d.tiles", IsIntegerConv2d, BytesViewOf, "amx-int8"); }
+CpuTemplate Conv2dInteger() { return GemmTemplate("conv2d.integer", 3, IsIntegerConv2d, IntegerViewOf); }
+CpuTemplate Conv2dTiles() { return MatrixTilesTemplate("conv2d.tiles", IsIntegerConv2d, BytesViewOf, "amx-int8"); }
+CpuTemplate Conv2dBf16() { return GemmTemplate("conv2d.bf16", 1, IsRoundedConv2d, RoundedViewOf, "avx512bf16"); }
 CpuTemplate Conv2dTilesBf16() {
-  return MatrixTiles("conv2d.tiles_bf16", IsRoundedConv2d, RoundedTilesViewOf, "amx-bf16");
+  return MatrixTilesTemplate("conv2d.tiles_bf16", IsRoundedConv2d, RoundedTilesViewOf, "amx-bf16");
 }
 
 }  // namespace temper

@@ -80,14 +80,9 @@ void SumApart(Schedule& s, const GemmView& v, const GemmTile& tile, const Loop& 
   if (s.status().ok()) s.Unroll(filled[filled.size() - 4]);
 }
 
-// The loops around the tiles.
-struct TileLoops {
-  Loop chunk, panel, row_tile;
-};
-
 // Fetches what comes next while a tile computes. Of the next panel each tile of the chunk fetches a share, and of
 // the next chunk's rows each panel brings some, a line of them at a time.
-void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, const TileLoops& around) {
+void PrefetchOperands(Schedule& s, const GemmView& v, const GemmTile& tile, const OutputLoops& around) {
   const std::vector<Loop> loops = s.Loops("acc");
   if (!s.status().ok() || (!tile.prefetch_a && !tile.prefetch_b)) return;
   const size_t row = loops.size() - 3, vector = loops.size() - 2;
@@ -135,33 +130,23 @@ absl::StatusOr<ir::Func> ScheduleGemm(const GemmProgram& program, const GemmView
   Schedule s(program.func);
   ScheduleCopies(s, program, v, tile, t);
   if (program.tiled != "out") ScheduleElementwise(s, "out", t);
-  auto [outer, row, column] = LoopsByAxis(s.Loops(program.tiled), OutAxes(v));
-  auto [tiles, row_in] = s.Split(row, tile.mr);
-  auto [chunk, row_tile] = s.Split(tiles, tile.chunk);
-  auto [panel, column_in] = s.Split(column, tile.nr);
-  auto [vector, lane] = s.Split(column_in, tile.lanes);
-  auto [block, panel_in] = s.Split(panel, tile.panels / tile.blocks);
-  outer.push_back(tile.blocks_outside ? block : chunk);
-  outer.push_back(tile.blocks_outside ? chunk : block);
-  std::vector<Loop> order = outer;
-  order.insert(order.end(), {panel_in, row_tile, row_in, vector, lane});
-  s.Reorder(order);
+  const OutputLoops loops = TileOutput(s, program.tiled, v, tile);
 
   if (v.MakesB()) {
-    nbits::ScheduleBlocks(s, v, tile, outer.back(), row_tile);
+    nbits::ScheduleBlocks(s, v, tile, loops.outer.back(), loops.row_tile);
   } else if (tile.sums_apart) {
-    SumApart(s, v, tile, row_tile);
+    SumApart(s, v, tile, loops.row_tile);
   } else {
-    TileAccumulators(s, "acc", row_tile, v.reduction.size(), tile.lanes, tile.unroll);
+    TileAccumulators(s, "acc", loops.row_tile, v.reduction.size(), tile.lanes, tile.unroll);
   }
   UnrollTile(s, program.tiled);
-  if (v.CachesB()) nbits::ScheduleToCache(s, "floats_b", panel_in, v, tile);
-  if (tile.copy_a) ScheduleRows(s, whole, outer.back(), t);
+  if (v.CachesB()) nbits::ScheduleToCache(s, "floats_b", loops.panel, v, tile);
+  if (tile.copy_a) ScheduleRows(s, whole, loops.outer.back(), t);
   if (!s.status().ok()) return s.status();
-  if (!tile.sums_apart && !v.MakesB()) PrefetchOperands(s, v, tile, {chunk, panel_in, row_tile});
-  if (program.tiled == "out") FetchForStore(s, "out", row_tile, row_in, vector, tile.nr);
-  s.Parallel(FuseAll(s, outer));
-  s.Partition(row_tile);
+  if (!tile.sums_apart && !v.MakesB()) PrefetchOperands(s, v, tile, loops);
+  if (program.tiled == "out") FetchForStore(s, "out", loops.row_tile, loops.row, loops.vector, tile.nr);
+  s.Parallel(FuseAll(s, loops.outer));
+  s.Partition(loops.row_tile);
   return Finished(s);
 }
 
@@ -224,6 +209,17 @@ absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Con
   TEMPER_ASSIGN_OR_RETURN(kernel.packs, GemmPacks(w, v, tile, t));
   if (v.rounds) kernel.tolerance = kBf16Tolerance;
   return kernel;
+}
+
+CpuTemplate GemmTemplate(std::string_view name, int version, bool (*matches)(const Workload& w),
+                         GemmView (*view)(const Workload& w), std::string_view feature) {
+  return {name,
+          version,
+          matches,
+          [=](const Workload& w, const CpuTarget& t) { return GemmSpace(w, view(w), t); },
+          [=](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, view(w), c, t); },
+          [=](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, view(w), c, t); },
+          feature};
 }
 
 }  // namespace temper

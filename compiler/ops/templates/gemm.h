@@ -13,13 +13,16 @@ namespace temper {
 
 ConfigSpace GemmSpace(const Workload& w, const GemmView& v, const CpuTarget& t);
 absl::StatusOr<Kernel> BuildGemm(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
-// The same by matrix tiles, of bytes or of bf16: `v` is OfMatrixTiles, or has whole steps of theirs.
+CpuFootprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
+// The template of what `matches`, as the contraction that `view` sees in it.
+CpuTemplate GemmTemplate(std::string_view name, int version, bool (*matches)(const Workload& w),
+                         GemmView (*view)(const Workload& w), std::string_view feature = {});
+
+// The same by matrix tiles (AMX), of bytes or of bf16: the view is OfMatrixTiles, or has whole steps of theirs. The
+// template matches only what fills tiles.
 inline constexpr int64_t kMatrixStep = 16;  // factors of a row of A, that one product takes
 GemmView OfMatrixTiles(GemmView v);
-bool FillsMatrixTiles(const GemmView& v);  // else vectors are as good
-ConfigSpace MatrixTilesSpace(const GemmView& v, const CpuTarget& t);
-absl::StatusOr<Kernel> BuildMatrixTiles(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
-CpuFootprint MatrixTilesFootprint(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
-CpuFootprint GemmFootprint(const Workload& w, const GemmView& v, const Config& c, const CpuTarget& t);
+CpuTemplate MatrixTilesTemplate(std::string_view name, bool (*matches)(const Workload& w),
+                                GemmView (*view)(const Workload& w), std::string_view feature);
 
 }  // namespace temper

@@ -77,34 +77,17 @@ absl::StatusOr<ir::Func> ScheduleProducts(const GemmProgram& program, const Gemm
                                           const CpuTarget& t) {
   Schedule s(program.func);
   ScheduleCopies(s, program, v, tile, t);
-  auto [outer, row, column] = LoopsByAxis(s.Loops("out"), OutAxes(v));
-  auto [tiles, row_in] = s.Split(row, tile.mr);
-  auto [chunk, row_tile] = s.Split(tiles, tile.chunk);
-  auto [panel, column_in] = s.Split(column, tile.nr);
-  auto [vector, lane] = s.Split(column_in, tile.lanes);
-  auto [block, panel_in] = s.Split(panel, tile.panels / tile.blocks);
-  outer.push_back(tile.blocks_outside ? block : chunk);
-  outer.push_back(tile.blocks_outside ? chunk : block);
-  std::vector<Loop> order = outer;
-  order.insert(order.end(), {panel_in, row_tile, row_in, vector, lane});
-  s.Reorder(order);
-  ScheduleSums(s, v, tile, row_tile);
-  s.Vectorize(lane);
-  s.Unroll(vector);
-  if (tile.copy_a) ScheduleRows(s, v, outer.back(), t);
-  s.Parallel(FuseAll(s, outer));
-  s.Partition(row_in);
+  const OutputLoops loops = TileOutput(s, "out", v, tile);
+  ScheduleSums(s, v, tile, loops.row_tile);
+  s.Vectorize(loops.lane);
+  s.Unroll(loops.vector);
+  if (tile.copy_a) ScheduleRows(s, v, loops.outer.back(), t);
+  s.Parallel(FuseAll(s, loops.outer));
+  s.Partition(loops.row);
   return Finished(s);
 }
 
-}  // namespace
-
-GemmView OfMatrixTiles(GemmView v) {
-  v.reduction.back() = RoundUp(v.reduction.back(), kSteps);
-  v.prologue |= v.ways * v.reduction.back() != v.depth;
-  return v;
-}
-
+// Else vectors are as good.
 bool FillsMatrixTiles(const GemmView& v) { return (v.ways == 4 || v.rounds) && v.rows >= kLeastRows && !v.numbers; }
 
 ConfigSpace MatrixTilesSpace(const GemmView& v, const CpuTarget& t) {
@@ -157,6 +140,26 @@ CpuFootprint MatrixTilesFootprint(const Workload& w, const GemmView& v, const Co
     f.prologue_ops = 2 * f.prologue_ops + places * static_cast<double>(v.batch * tile.blocks * v.rows);
   }
   return f;
+}
+
+}  // namespace
+
+GemmView OfMatrixTiles(GemmView v) {
+  v.reduction.back() = RoundUp(v.reduction.back(), kSteps);
+  v.prologue |= v.ways * v.reduction.back() != v.depth;
+  return v;
+}
+
+CpuTemplate MatrixTilesTemplate(std::string_view name, bool (*matches)(const Workload& w),
+                                GemmView (*view)(const Workload& w), std::string_view feature) {
+  return {
+      name,
+      1,
+      [=](const Workload& w) { return matches(w) && FillsMatrixTiles(view(w)); },
+      [=](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(view(w), t); },
+      [=](const Workload& w, const Config& c, const CpuTarget& t) { return BuildMatrixTiles(w, view(w), c, t); },
+      [=](const Workload& w, const Config& c, const CpuTarget& t) { return MatrixTilesFootprint(w, view(w), c, t); },
+      feature};
 }
 
 }  // namespace temper

@@ -193,6 +193,21 @@ absl::StatusOr<GemmProgram> BuildGemmProgram(const Workload& w, const GemmView& 
   return result;
 }
 
+OutputLoops TileOutput(Schedule& s, const std::string& stage, const GemmView& v, const GemmTile& tile) {
+  auto [outer, row, column] = LoopsByAxis(s.Loops(stage), OutAxes(v));
+  auto [tiles, row_in] = s.Split(row, tile.mr);
+  auto [chunk, row_tile] = s.Split(tiles, tile.chunk);
+  auto [panel, column_in] = s.Split(column, tile.nr);
+  auto [vector, lane] = s.Split(column_in, tile.lanes);
+  auto [block, panel_in] = s.Split(panel, tile.panels / tile.blocks);
+  outer.push_back(tile.blocks_outside ? block : chunk);
+  outer.push_back(tile.blocks_outside ? chunk : block);
+  std::vector<Loop> order = outer;
+  order.insert(order.end(), {panel_in, row_tile, row_in, vector, lane});
+  s.Reorder(order);
+  return {outer, chunk, panel_in, row_tile, row_in, vector, lane};
+}
+
 void ScheduleRows(Schedule& s, const GemmView& v, const Loop& under, const CpuTarget& t) {
   s.ComputeAt("a", under);
   if (RowsCollide(v, t)) {

@@ -17,6 +17,13 @@ absl::StatusOr<GemmProgram> BuildGemmProgram(const Workload& w, const GemmView& 
                                              const GemmTile& tile);
 void ScheduleCopies(Schedule& s, const GemmProgram& program, const GemmView& v, const GemmTile& tile,
                     const CpuTarget& t);
+// The loops over the output, outermost first: chunks of rows and blocks of columns, which threads share; the panels of
+// a block; the tiles of a chunk's rows; the rows of a tile, its vectors and their lanes.
+struct OutputLoops {
+  std::vector<Loop> outer;
+  Loop chunk, panel, row_tile, row, vector, lane;
+};
+OutputLoops TileOutput(Schedule& s, const std::string& stage, const GemmView& v, const GemmTile& tile);
 // What a chunk's tiles read of A is made before the first of them, `under` the loop over chunks, and lies row by row in
 // cache, where rows that collided are a line further apart.
 void ScheduleRows(Schedule& s, const GemmView& v, const Loop& under, const CpuTarget& t);

@@ -166,62 +166,23 @@ static bool IsDotProducts(const Workload& w) {
   return !w.inputs[v.b_input].constant && along == rank - (trans_b ? 1 : 2) && v.rows <= kFewRows;
 }
 
-CpuTemplate MatmulPacked() {
-  return {"matmul.packed",
-          5,
-          [](const Workload& w) { return IsMatmul(w) && !IsDotProducts(w); },
-          [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, MatmulView(w), t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, MatmulView(w), c, t); },
-          [](const Workload& w, const Config& c, const CpuTarget& t) { return GemmFootprint(w, MatmulView(w), c, t); }};
-}
+static GemmView BytesMatmulView(const Workload& w) { return OfMatrixTiles(IntegerMatmulView(w)); }
 
-CpuTemplate MatmulInteger() {
-  return {
-      "matmul.integer",
-      3,
-      IsIntegerMatmul,
-      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, IntegerMatmulView(w), t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, IntegerMatmulView(w), c, t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) {
-        return GemmFootprint(w, IntegerMatmulView(w), c, t);
-      }};
-}
+static bool IsPackedMatmul(const Workload& w) { return IsMatmul(w) && !IsDotProducts(w); }
 
 static bool IsRoundedMatmul(const Workload& w) {
   const Workload::Call& call = w.calls[w.anchor];
   return AllowsBf16(call.attrs) && IsOfElement(w, call) && IsMatmulOfMatrices(w);
 }
 static GemmView RoundedMatmulView(const Workload& w) { return OfBf16(MatmulView(w)); }
+static GemmView RoundedTilesView(const Workload& w) { return OfMatrixTiles(RoundedMatmulView(w)); }
 
-static CpuTemplate MatrixTiles(std::string_view name, GemmView (*view_of)(const Workload&),
-                               bool (*is_matmul)(const Workload&), std::string_view feature) {
-  const auto view = [view_of](const Workload& w) { return OfMatrixTiles(view_of(w)); };
-  return {
-      name,
-      1,
-      [=](const Workload& w) { return is_matmul(w) && FillsMatrixTiles(view_of(w)); },
-      [view](const Workload& w, const CpuTarget& t) { return MatrixTilesSpace(view(w), t); },
-      [view](const Workload& w, const Config& c, const CpuTarget& t) { return BuildMatrixTiles(w, view(w), c, t); },
-      [view](const Workload& w, const Config& c, const CpuTarget& t) { return MatrixTilesFootprint(w, view(w), c, t); },
-      feature};
-}
-
-CpuTemplate MatmulBf16() {
-  return {
-      "matmul.bf16",
-      1,
-      IsRoundedMatmul,
-      [](const Workload& w, const CpuTarget& t) { return GemmSpace(w, RoundedMatmulView(w), t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) { return BuildGemm(w, RoundedMatmulView(w), c, t); },
-      [](const Workload& w, const Config& c, const CpuTarget& t) {
-        return GemmFootprint(w, RoundedMatmulView(w), c, t);
-      },
-      "avx512bf16"};
-}
-
-CpuTemplate MatmulTiles() { return MatrixTiles("matmul.tiles", IntegerMatmulView, IsIntegerMatmul, "amx-int8"); }
+CpuTemplate MatmulPacked() { return GemmTemplate("matmul.packed", 5, IsPackedMatmul, MatmulView); }
+CpuTemplate MatmulInteger() { return GemmTemplate("matmul.integer", 3, IsIntegerMatmul, IntegerMatmulView); }
+CpuTemplate MatmulTiles() { return MatrixTilesTemplate("matmul.tiles", IsIntegerMatmul, BytesMatmulView, "amx-int8"); }
+CpuTemplate MatmulBf16() { return GemmTemplate("matmul.bf16", 1, IsRoundedMatmul, RoundedMatmulView, "avx512bf16"); }
 CpuTemplate MatmulTilesBf16() {
-  return MatrixTiles("matmul.tiles_bf16", RoundedMatmulView, IsRoundedMatmul, "amx-bf16");
+  return MatrixTilesTemplate("matmul.tiles_bf16", IsRoundedMatmul, RoundedTilesView, "amx-bf16");
 }
 
 }  // namespace temper

@@ -98,8 +98,8 @@ absl::Status LaunchFinder::CheckThreadCode(const Launch& launch) const {
   absl::Status status;
   VisitStmt(launch.body, [&](const Stmt& s) {
     if (s->kind == StmtKind::kFor &&
-        (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined || s->for_kind == ForKind::kTile || s->for_kind == ForKind::kTensor ||
-         s->for_kind == ForKind::kTeamTensor || s->for_kind == ForKind::kLanes)) {
+        (IsConcurrent(s->for_kind) || s->for_kind == ForKind::kOutlined || s->for_kind == ForKind::kTile ||
+         s->for_kind == ForKind::kTensor || s->for_kind == ForKind::kTeamTensor || s->for_kind == ForKind::kLanes)) {
       status.Update(Error(f_, s, "a thread runs its code alone, but here it would not"));
     }
     if (s->kind == StmtKind::kAlloc && s->buffer->scope != Scope::kRegister) {

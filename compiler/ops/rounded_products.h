@@ -8,8 +8,8 @@
 
 namespace temper {
 
-// Of a contraction: whether it may round its operands of f32 to TF32, which has f32's exponents with 10 bits of mantissa
-// and is what tensor cores multiply f32 as; or to bf16, which has 7 bits and is what matrix tiles multiply.
+// Of a contraction: whether it may round its operands of f32 to TF32, which has f32's exponents with 10 bits of
+// mantissa and is what tensor cores multiply f32 as; or to bf16, which has 7 bits and is what matrix tiles multiply.
 inline bool AllowsTf32(const Attrs& attrs) { return attrs.Int("tf32", 0) != 0; }
 inline bool AllowsBf16(const Attrs& attrs) { return attrs.Int("bf16", 0) != 0; }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times packages beside ONNX Runtime and OpenVINO, interleaved, answers checked.
 
-usage: bench/compare.py MODEL.onnx [--package NAME=DIR ...] [--shape NAME=1,3,48,320 ...] [--memory]
+usage: bench/compare.py MODEL.onnx [--package NAME=DIR ...] [--shape NAME=1,3,48,320 ...] [--bf16] [--memory]
 needs: pip install onnxruntime openvino numpy
 
-With --shape a package for several lengths or a range is timed at that shape.
+With --shape a package for several lengths or a range is timed at that shape. With --bf16 OpenVINO runs in bf16 too.
 Every engine gets the same threads, inputs and seconds, in rounds of alternating order. A package's ratio is the best
 peer's time over its own, per round; median and range of the rounds are printed. Above 1 the package is faster.
 A model that OpenVINO does not take is compared with ONNX Runtime alone; the report then says so.
@@ -20,6 +20,7 @@ def main():
     ap.add_argument("model")
     ap.add_argument("--package", action="append", default=[], metavar="NAME=DIR")
     ap.add_argument("--shape", action="append", default=[], metavar="NAME=D,D,...")
+    ap.add_argument("--bf16", action="store_true", help="OpenVINO in bf16 beside f32, for packages of `temper compile --bf16 on`")
     ap.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     ap.add_argument("--rounds", type=int, default=7)
     ap.add_argument("--seconds", type=float, default=1.5)
@@ -43,9 +44,10 @@ def main():
     if not a.check_only:
         peers = {"onnxruntime": reference}
         try:
-            other = OpenVino(a.model, a.threads)
-            other.load(feeds)
-            peers["openvino"] = other
+            for precision in ("f32", "bf16") if a.bf16 else ("f32",):
+                other = OpenVino(a.model, a.threads, precision)
+                other.load(feeds)
+                peers["openvino" if precision == "f32" else f"openvino_{precision}"] = other
         except RuntimeError as refusal:
             report["refused"] = {"openvino": str(refusal).strip().splitlines()[-1]}
         times = {n: [] for n in [*peers, *packages]}

@@ -139,36 +139,59 @@ GemmView InSteps(const FilterOrder& order, const Windows& factors) {
   return v;
 }
 
-// A tile's rows are all as far apart.
-GemmView BytesViewOf(const Workload& w) {
-  const Conv2dShape s(w);
-  const bool in_place = s.pointwise() && s.stride_h == 1 && s.stride_w == 1;
-  return InSteps(OrderOf(w), [&](const FilterOrder& order) { return OfIntegers(w, WindowViewOf(w, order), in_place); });
-}
-
-// Windows that overlap are of an image that was rounded as a whole, with its borders: there a row of the filter sees
-// neighbours.
 bool WindowsOverlap(const Conv2dShape& s) { return s.kh * s.kw > s.stride_h * s.stride_w; }
 
-FilterOrder RoundedOrderOf(const Workload& w) {
+// In an image of pixels that has its borders, a row of the filter sees neighbours.
+bool SeesRows(const Workload& w) {
   const Conv2dShape s(w);
-  if (!WindowsOverlap(s) || s.group > 1 || s.dilation_w > 1) return OrderOf(w);
+  return WindowsOverlap(s) && s.group == 1 && s.dilation_w == 1 && !TakesRuns(w);
+}
+FilterOrder RowsOfFilter(const Conv2dShape& s) {
   return {{s.kh, s.kw * s.c}, [ic = s.c](const std::vector<Expr>& r) {
             return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
           }};
 }
 
-GemmView RoundedViewOf(const Workload& w, const FilterOrder& order) {
-  const Prepare round = [](const ir::Tensor& x, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
-    stages->push_back("rounded");
-    const ir::Tensor rounded(DType::kBF16, x.shape(), [x](const std::vector<Expr>& i) { return RoundedToBf16(x(i)); });
-    return b.Materialize(stages->back(), rounded, kChannelsLast);
+// The image with its borders as a stage of its own, of the type.
+Prepare AsStage(DType type) {
+  return [type](const ir::Tensor& x, ir::ProgramBuilder& b, std::vector<std::string>* stages) {
+    stages->push_back("image");
+    const ir::Tensor image(type, x.shape(), [x, type](const std::vector<Expr>& i) {
+      return type == DType::kBF16 ? RoundedToBf16(x(i)) : x(i);
+    });
+    return b.Materialize(stages->back(), image, kChannelsLast);
   };
-  return OfBf16(WindowViewOf(w, order, WindowsOverlap(Conv2dShape(w)) ? round : nullptr));
+}
+
+// Where a row of the filter is whole steps, tiles may read such an image where it lies.
+GemmView InPlace(const Conv2dShape& s, GemmView v) {
+  if (!v.copied.empty() || v.ways * v.reduction.back() != v.depth) return v;
+  v.prologue = false;
+  v.even_rows = s.ow;
+  v.overlap = static_cast<double>(s.kh * s.kw) / static_cast<double>(s.stride_h * s.stride_w);
+  return v;
+}
+
+// A tile's rows are all as far apart.
+GemmView BytesViewOf(const Workload& w) {
+  const Conv2dShape s(w);
+  if (SeesRows(w) && s.kw * s.c % (kMatrixStep * 4) == 0) {
+    const Prepare image = AsStage(w.TypeOf(w.calls[w.anchor].args[0]).dtype);
+    return InPlace(s, OfMatrixTiles(OfIntegers(w, WindowViewOf(w, RowsOfFilter(s), image), false)));
+  }
+  const bool in_place = s.pointwise() && s.stride_h == 1 && s.stride_w == 1;
+  return InSteps(OrderOf(w), [&](const FilterOrder& order) { return OfIntegers(w, WindowViewOf(w, order), in_place); });
+}
+
+// Windows that overlap are of an image that was rounded as a whole.
+FilterOrder RoundedOrderOf(const Workload& w) { return SeesRows(w) ? RowsOfFilter(Conv2dShape(w)) : OrderOf(w); }
+GemmView RoundedViewOf(const Workload& w, const FilterOrder& order) {
+  return OfBf16(WindowViewOf(w, order, WindowsOverlap(Conv2dShape(w)) ? AsStage(DType::kBF16) : nullptr));
 }
 GemmView RoundedViewOf(const Workload& w) { return RoundedViewOf(w, RoundedOrderOf(w)); }
 GemmView RoundedTilesViewOf(const Workload& w) {
-  return InSteps(RoundedOrderOf(w), [&](const FilterOrder& order) { return RoundedViewOf(w, order); });
+  GemmView v = InSteps(RoundedOrderOf(w), [&](const FilterOrder& order) { return RoundedViewOf(w, order); });
+  return SeesRows(w) ? InPlace(Conv2dShape(w), std::move(v)) : v;
 }
 
 bool IsRoundedConv2d(const Workload& w) {

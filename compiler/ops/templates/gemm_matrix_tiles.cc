@@ -1,6 +1,7 @@
 // Products of bytes, or of bf16, by a CPU's matrix tiles (AMX): tiles of sums of "tr" rows by 16 columns, "mt" of them
 // below one another and "nv" side by side. A step of the loop over the reduction takes 16 factors of four bytes each.
 #include <algorithm>
+#include <limits>
 
 #include "compiler/ops/rounded_products.h"
 #include "compiler/ops/templates/gemm.h"
@@ -15,15 +16,18 @@ constexpr int64_t kMostRows = 16, kColumns = 16, kSteps = kMatrixStep;
 constexpr int64_t kLeastRows = 4;
 constexpr int64_t kMostTiles = 4;  // of sums: the other four hold operands
 
-// Heights that leave fewer rows without use than any greater one.
+// Heights that leave fewer rows without use than any greater one, and the greatest that a run of rows has whole.
 std::vector<int64_t> RowsOfTile(const GemmView& v) {
   std::vector<int64_t> heights;
-  int64_t fewest = 0;
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  bool has_whole = false;
   for (int64_t rows = std::min(kMostRows, v.rows); rows >= kLeastRows; --rows) {
     const int64_t made = RoundUp(v.rows, rows);
-    if (!heights.empty() && made >= fewest) continue;
+    const bool first_whole = v.even_rows % rows == 0 && v.even_rows > 0 && !has_whole;
+    if (!heights.empty() && made >= fewest && !first_whole) continue;
     heights.push_back(rows);
-    fewest = made;
+    fewest = std::min(fewest, made);
+    has_whole = has_whole || first_whole;
   }
   return heights;
 }
@@ -96,6 +100,13 @@ ConfigSpace MatrixTilesSpace(const GemmView& v, const CpuTarget& t) {
   space.Add("mt", {1, 2, 3, 4});
   space.Add("nv", {1, 2, 3, 4});
   space.Add("blocks", {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32});
+  if (v.even_rows > 0) {
+    space.Add("ca", {0, 1});
+    space.Require("rows in place are whole tiles, and a tile's lie evenly",
+                  [rows = v.rows, run = v.even_rows](const Config& c) {
+                    return c["ca"] != 0 || (run % c["tr"] == 0 && rows % (c["mt"] * c["tr"]) == 0);
+                  });
+  }
   space.Require("there are no tiles for so many sums", [](const Config& c) { return c["mt"] * c["nv"] <= kMostTiles; });
   space.Require("the tile has more rows than there are",
                 [rows = v.rows](const Config& c) { return c["mt"] == 1 || (c["mt"] - 1) * c["tr"] < rows; });

@@ -50,7 +50,7 @@ GemmTile::GemmTile(const Workload& w, const GemmView& v, const Config& c, const 
       panels(CeilDiv(v.columns, nr)),
       blocks(c["blocks"]),
       unroll(matrix_rows > 0 ? 1 : c["ku"]),
-      copy_a(v.prologue || (matrix_rows > 0 ? v.rows % mr != 0 : c.Has("ca") && c["ca"] != 0)),
+      copy_a(v.prologue || (c.Has("ca") ? c["ca"] != 0 : matrix_rows > 0 && v.rows % mr != 0)),
       pack(matrix_rows > 0 || w.inputs[v.b_input].constant || c["pack"] != 0),
       sums_apart(unroll > 1 && !v.MakesB() && mr * vectors < kEnoughAccumulators &&
                  mr * vectors * (unroll - 1) + TileRegisters(mr, vectors) <= t.vector_registers),
@@ -86,7 +86,9 @@ int64_t GemmTile::MostOfAThread(const GemmView& v, const CpuTarget& t, int64_t s
 
 // As many as stay in L1, if those are some, or in L2 beside two panels, and as let threads share the work.
 int64_t GemmTile::Chunk(const GemmView& v, const CpuTarget& t) const {
-  const int64_t k_bytes = kElementBytes * ReductionLength(v), l2 = t.l2_bytes;
+  const double shared = copy_a ? 1 : v.overlap;
+  const auto k_bytes = static_cast<int64_t>(static_cast<double>(kElementBytes * ReductionLength(v)) / shared);
+  const int64_t l2 = t.l2_bytes;
   const int64_t column_bytes = FactorBytesOfB(v) * ReductionLength(v), panels_bytes = column_bytes * panels * nr;
   const int64_t in_l1 = t.l1_bytes / 2 / (k_bytes * mr);
   const int64_t in_l2 = std::min(l2 / 2, l2 - 2 * column_bytes * nr) / (k_bytes * mr);

@@ -40,6 +40,10 @@ struct GemmView {
   // Of f32 that is rounded to bf16: A while it is copied, B while it is packed. Factors are pairs of bf16, whose
   // products are summed in f32.
   bool rounds = false;
+  // Not 0: rows of A lie in place, as far apart as their neighbours in runs of so many, and what they see overlaps: of
+  // what `overlap` of them read, a part is one's own.
+  int64_t even_rows = 0;
+  double overlap = 1;
   // B is constant and of bytes, though A is not: its panels keep the bytes, which are widened when they are read.
   bool widens_b = false;
   bool prologue = false;  // calls before the anchor make A: each chunk of rows comes to cache before its tiles read it

@@ -167,6 +167,29 @@ TEST(MatrixTiles, AStepLoadsEachOperandOnceAndKeepsItsSums) {
   }
 }
 
+// Windows that overlap are tiles of an image with its borders, unless they are copied.
+TEST(MatrixTiles, WindowsThatOverlapAreReadInPlace) {
+  for (const char* text :
+       {"(u8[1,64,8,8]@0231, const i8[16,64,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] result='i32' "
+        "strides=[1,1]) -> i32[1,16,8,8]@0231; anchor=0",
+        "(f32[1,32,8,8]@0231, const f32[16,32,3,3]) conv2d(0,1; bf16=1 dilations=[1,1] group=1 pads=[1,1,1,1] "
+        "strides=[1,1]) -> f32[1,16,8,8]@0231; anchor=0"}) {
+    const Workload w = Parse(text);
+    for (const bool copies : {false, true}) {
+      const std::string config = absl::StrCat("tr=8,mt=2,nv=1,blocks=1,ca=", copies ? 1 : 0);
+      const absl::StatusOr<Kernel> kernel =
+          BuildKernel(w, TilesFor(w, WithTiles())->name, ParseConfig(config).value(), WithTiles());
+      ASSERT_TRUE(kernel.ok()) << kernel.status();
+      EXPECT_EQ(Count(ir::Text(kernel->main), "alloc a:"), copies ? 1U : 0U) << ir::Text(kernel->main);
+      EXPECT_EQ(Count(ir::Text(kernel->main), "alloc image:"), 1U);
+    }
+    // A tile of 16 rows would lie in two rows of the image.
+    EXPECT_FALSE(BuildKernel(w, TilesFor(w, WithTiles())->name, ParseConfig("tr=16,mt=1,nv=1,blocks=1,ca=0").value(),
+                             WithTiles())
+                     .ok());
+  }
+}
+
 TEST(MatrixTiles, ATargetWithoutThemIsRefused) {
   const char* text = "(u8[64,256], const i8[256,96]) matmul(0,1; result='i32') -> i32[64,96]; anchor=0";
   EXPECT_EQ(AssemblyOf(text, "tr=16,mt=2,nv=2,blocks=1", *ParseTarget("llvm:icelake-server")),

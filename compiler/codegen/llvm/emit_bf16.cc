@@ -26,15 +26,6 @@ std::optional<Emitter::Bf16Factors> Emitter::Bf16FactorsOf(const Expr& e) {
   return factors;
 }
 
-// As 32 bits: one pair for all lanes, or each lane its own, beside one another.
-Value* Emitter::LoadBf16Pair(const std::vector<Expr>& pair) {
-  const std::optional<Access> first = FirstOfNeighbours(pair);
-  if (!first.has_value() || first->form.irregular || (first->form.lane != 0 && first->form.lane != 2)) return nullptr;
-  llvm::Type* type = b_.getInt32Ty();
-  if (first->form.lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
-  return b_.CreateAlignedLoad(type, AddressOf(*first, 0), llvm::Align(2));
-}
-
 Value* Emitter::EmitBf16Products(Value* sum, const Expr& e) {
   static const std::map<int64_t, llvm::Intrinsic::ID> kByLanes = {{16, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512},
                                                                   {8, llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256},
@@ -43,7 +34,7 @@ Value* Emitter::EmitBf16Products(Value* sum, const Expr& e) {
   if (instruction == kByLanes.end() || !context_.target.Has("avx512bf16") || lanes_.mask != nullptr) return nullptr;
   const std::optional<Bf16Factors> factors = Bf16FactorsOf(e);
   if (!factors.has_value()) return nullptr;
-  Value *a = LoadBf16Pair(factors->a), *b = LoadBf16Pair(factors->b);
+  Value *a = LoadTogether(factors->a, b_.getInt32Ty()), *b = LoadTogether(factors->b, b_.getInt32Ty());
   if (a == nullptr || b == nullptr) return nullptr;
   auto* pairs = llvm::FixedVectorType::get(b_.getBFloatTy(), static_cast<unsigned>(2 * lanes_.count));
   return b_.CreateIntrinsic(instruction->second, {},

@@ -323,6 +323,15 @@ std::optional<Emitter::Access> Emitter::FirstOfNeighbours(const std::vector<Expr
   return first;
 }
 
+Value* Emitter::LoadTogether(const std::vector<Expr>& parts, llvm::Type* type) {
+  const std::optional<Access> first = FirstOfNeighbours(parts);
+  if (!first.has_value() || first->form.irregular) return nullptr;
+  const int64_t lane = lanes_.count == 0 ? 0 : first->form.lane;
+  if (lane != 0 && lane != static_cast<int64_t>(parts.size())) return nullptr;
+  if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
+  return b_.CreateAlignedLoad(type, AddressOf(*first, 0), llvm::Align(SizeOf(parts[0]->dtype)));
+}
+
 static bool WidensBytes(const Expr& e) {
   if (e->kind != ExprKind::kCast) return false;
   const DType from = e->args[0]->dtype;
@@ -333,26 +342,18 @@ static bool WidensBytes(const Expr& e) {
 // Null where they are none.
 Value* Emitter::LoadNeighbours(const Expr& e) {
   std::vector<Expr> parts = PartsOf(e);
+  if (!std::ranges::all_of(parts, WidensBytes)) return LoadTogether(parts, ValueType(e->dtype));
   const DType wide = parts[0]->dtype;
-  const bool widens = std::ranges::all_of(parts, WidensBytes);
-  if (widens) {
-    for (Expr& part : parts) part = part->args[0];
-  }
-  const std::optional<Access> neighbours = FirstOfNeighbours(parts);
-  if (!neighbours.has_value()) return nullptr;
-  const Access& first = *neighbours;
+  for (Expr& part : parts) part = part->args[0];
+  const std::optional<Access> first = FirstOfNeighbours(parts);
   const auto count = static_cast<int64_t>(parts.size());
-  const int64_t lane = lanes_.count == 0 ? 0 : first.form.lane;
-  if (first.form.irregular || (lane != 0 && lane != count) || (widens && lane == 0)) return nullptr;
-  llvm::Type* type = ValueType(e->dtype);
-  if (lane != 0) type = llvm::FixedVectorType::get(type, static_cast<unsigned>(lanes_.count));
+  if (!first.has_value() || first->form.irregular || lanes_.count == 0 || first->form.lane != count) return nullptr;
   const DType kept = parts[0]->dtype;
-  const llvm::Align align(SizeOf(kept));
-  if (!widens) return b_.CreateAlignedLoad(type, AddressOf(first, 0), align);
   const auto numbers = static_cast<unsigned>(lanes_.count * count);
-  Value* loaded =
-      b_.CreateAlignedLoad(llvm::FixedVectorType::get(MemoryType(kept), numbers), AddressOf(first, 0), align);
+  Value* loaded = b_.CreateAlignedLoad(llvm::FixedVectorType::get(MemoryType(kept), numbers), AddressOf(*first, 0),
+                                       llvm::Align(SizeOf(kept)));
   llvm::Type* each = llvm::FixedVectorType::get(ValueType(wide), numbers);
+  llvm::Type* type = llvm::FixedVectorType::get(ValueType(e->dtype), static_cast<unsigned>(lanes_.count));
   return b_.CreateBitCast(IsUnsigned(kept) ? b_.CreateZExt(loaded, each) : b_.CreateSExt(loaded, each), type);
 }
 

@@ -133,7 +133,6 @@ class Emitter {
   // The sum with such products added by the vector instruction for them; null where there is none, or factors do not
   // lie as it takes them.
   llvm::Value* EmitBf16Products(llvm::Value* sum, const ir::Expr& e);
-  llvm::Value* LoadBf16Pair(const std::vector<ir::Expr>& pair);
 
   // --- emit_tiles.cc
   // Elements from a tile's row to the next, and from a column to the next; `first` is of row and column 0.
@@ -214,6 +213,8 @@ class Emitter {
   static std::vector<ir::Expr> PartsOf(const ir::Expr& e);  // what pairs of pairs are made of, in order
   // The first of them, where they are loads of neighbours in memory.
   std::optional<Access> FirstOfNeighbours(const std::vector<ir::Expr>& parts);
+  // All of them as one number of the type: one for all lanes, or each lane its own. Null where they are no neighbours.
+  llvm::Value* LoadTogether(const std::vector<ir::Expr>& parts, llvm::Type* type);
   llvm::Value* EmitRegisterLoad(const Access& access);
   // Lanes that read here and there within one aligned vector: a load and a shuffle. Null where they do not.
   llvm::Value* EmitShuffledLoad(const Access& access);

@@ -33,6 +33,13 @@ struct FilterOrder {
   Shape reduction;
   std::function<FilterPlace(const std::vector<Expr>& r)> at;
 };
+// Rows of the filter, whose pixels lie whole beside one another.
+FilterOrder RowsOfFilter(const Conv2dShape& s) {
+  return {{s.kh, s.kw * s.c}, [ic = s.c](const std::vector<Expr>& r) {
+            return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
+          }};
+}
+
 FilterOrder OrderOf(const Workload& w) {
   const Conv2dShape s(w);
   const int64_t ic = s.c / s.group;
@@ -42,9 +49,7 @@ FilterOrder OrderOf(const Workload& w) {
   if (ReadsPlanes(w)) {
     return {{ic, s.kh, s.kw}, [](const std::vector<Expr>& r) { return FilterPlace{r[0], r[1], r[2]}; }};
   }
-  return {{s.kh, s.kw * ic}, [ic](const std::vector<Expr>& r) {
-            return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
-          }};
+  return RowsOfFilter(s);
 }
 
 bool IsIntegerConv2d(const Workload& w) {
@@ -145,11 +150,6 @@ bool WindowsOverlap(const Conv2dShape& s) { return s.kh * s.kw > s.stride_h * s.
 bool SeesRows(const Workload& w) {
   const Conv2dShape s(w);
   return WindowsOverlap(s) && s.group == 1 && s.dilation_w == 1 && !TakesRuns(w);
-}
-FilterOrder RowsOfFilter(const Conv2dShape& s) {
-  return {{s.kh, s.kw * s.c}, [ic = s.c](const std::vector<Expr>& r) {
-            return FilterPlace{r[1] % Expr(ic), r[0], r[1] / Expr(ic)};
-          }};
 }
 
 // The image with its borders as a stage of its own, of the type.

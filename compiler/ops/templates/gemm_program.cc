@@ -53,18 +53,24 @@ Expr Product(const GemmView& v, const Expr& a, const Expr& b) {
   return v.ways == 1 ? a * b : v.ways == 2 ? ir::Dot16(a, b) : ir::Dot8(a, b);
 }
 
+// Where packed B has a factor of the column, or element `i` of it.
+std::vector<Expr> PackedIndex(const GemmView& v, const GemmTile& tile, const Expr& batch, const Expr& column,
+                              const std::vector<Expr>& r, int64_t i = 0) {
+  std::vector<Expr> index = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
+  index.insert(index.end(), r.begin(), r.end());
+  index.push_back(column % Expr(tile.nr) * Expr(ElementsOfPacked(v)) + Expr(i));
+  return index;
+}
+
 // The same of bf16, whose pairs are multiplied one number after another; `a` has A's.
 Expr RoundedProduct(const GemmView& v, const GemmTile& tile, const ir::Buffer& packed_b, const Expr& batch,
                     const Expr& column, const std::vector<Expr>& r, const Operand& a) {
-  std::vector<Expr> of_b = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
-  of_b.insert(of_b.end(), r.begin(), r.end());
-  of_b.emplace_back();
   Expr sum;
   for (int64_t i = 0; i < v.ways; ++i) {
     std::vector<Expr> of_a = r;
     of_a.back() = r.back() * Expr(v.ways) + Expr(i);
-    of_b.back() = column % Expr(tile.nr) * Expr(v.ways) + Expr(i);
-    const Expr each = ir::Cast(a(of_a), kElement) * ir::Cast(ir::Load(packed_b, of_b), kElement);
+    const Expr b = ir::Load(packed_b, PackedIndex(v, tile, batch, column, r, i));
+    const Expr each = ir::Cast(a(of_a), kElement) * ir::Cast(b, kElement);
     sum = i == 0 ? each : sum + each;
   }
   return sum;
@@ -148,15 +154,9 @@ absl::StatusOr<GemmProgram> BuildGemmProgram(const Workload& w, const GemmView& 
   }
   auto b_factor = [&](const Expr& batch, const Expr& column, const std::vector<Expr>& r) {
     if (!tile.pack) return v.b_element(program.value(v.b_input), batch, column, r);
-    std::vector<Expr> index = {v.b_batched ? batch : Expr(0), column / Expr(tile.nr)};
-    index.insert(index.end(), r.begin(), r.end());
-    index.push_back(column % Expr(tile.nr));
-    if (!v.widens_b) return ir::Load(packed_b, index);
-    const auto half = [&, first = index.back() * Expr(v.ways)](int64_t i) {
-      index.back() = first + Expr(i);
-      return ir::Cast(ir::Load(packed_b, index), DType::kI16);
-    };
-    return ir::Pair(half(0), half(1));
+    const auto packed = [&](int64_t i) { return ir::Load(packed_b, PackedIndex(v, tile, batch, column, r, i)); };
+    if (!v.widens_b) return packed(0);
+    return ir::Pair(ir::Cast(packed(0), DType::kI16), ir::Cast(packed(1), DType::kI16));
   };
   // Of a step of the reduction, whose factors of A are of elements that follow one another.
   const auto product = [&](const Expr& batch, const std::vector<Expr>& i, const std::vector<Expr>& r) {

@@ -1,6 +1,8 @@
 // Products of integers: which of them are multiplied as what, and that answers stay.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tests/graph/integers_pass.h"
 
 namespace temper {
@@ -286,6 +288,49 @@ TEST_F(IntegerProducts, LargestOfWhatWasQuantisedIsTheLargestNumber) {
     if (node.op == "max_pool2d") pooled.push_back(b.g.values[node.output].type.dtype);
   }
   EXPECT_THAT(pooled, ::testing::UnorderedElementsAre(DType::kU8, DType::kI8, DType::kF32, DType::kF32));
+}
+
+// As behind an end that only a run knows, where numbers are zero, which the zero point is.
+TEST_F(IntegerProducts, OfNumbersOrZerosAreThoseOfNumbersOrTheirZeroPoint) {
+  const ValueId rows = b.Input({9, 1}, DType::kBool), columns = b.Input({9}, DType::kBool);
+  const auto conv = [&](double otherwise) {
+    const ValueId of_rows = b.Call("where", {rows, Activations({1, 16, 9, 9}), b.Scalar(0)});
+    const ValueId x = b.Call("where", {columns, of_rows, b.Scalar(otherwise)});
+    b.Output(b.Call("conv2d", {x, Dequantised(Weights({40, 16, 3, 3}), NDArray(), testing::Floats({}, {0.1}))},
+                    Builder::Ints("pads", {1, 1, 1, 1})));
+  };
+  conv(0);
+  conv(0.3);
+  Run("llvm:znver4", 1e-5);
+  EXPECT_EQ(Of(DType::kU8), 1);
+  EXPECT_EQ(Of(DType::kF32), 1);
+}
+
+TEST_F(IntegerProducts, LargestBeforeAnEndIsTheLargestNumberBeforeIt) {
+  const ValueId mask = b.Input({6, 1}, DType::kBool), x = b.Input({1, 4, 6, 6}, DType::kU8);
+  const ValueId extent = b.Input({}, DType::kI64);
+  b.g.input_extents = {{1, 2, 2, 1}};
+  b.g.hidden_inputs = 1;
+  Attrs window = Builder::Ints("kernel", {3, 3}), rows = Builder::Ints("axes", {2});
+  window.Set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  rows.Set("starts", std::vector<int64_t>{0});
+  rows.Set("ends", std::vector<int64_t>{4});
+  rows.Set("steps", std::vector<int64_t>{1});
+  const ValueId numbers = Dequantised(x, Numbers(DType::kU8, {}, {117}), testing::Floats({}, {0.3}));
+  const ValueId lowest = b.Scalar(-std::numeric_limits<double>::infinity());
+  // Of any other condition a window may have minus infinity alone, which is no number of 8 bits.
+  for (const ValueId condition : {b.Reshape(b.IsInside(6, extent), {6, 1}), mask}) {
+    const ValueId largest = b.Call("max_pool2d", {b.Call("where", {condition, numbers, lowest})}, window);
+    b.Output(b.Call("slice", {largest}, rows));
+  }
+  RunOn({Numbers(DType::kBool, {6, 1}, {1, 1, 1, 1, 0, 0}), b.Integers(DType::kU8, {1, 4, 6, 6}, 0, 255),
+         Numbers(DType::kI64, {}, {4})},
+        kCpu, 0);
+  std::vector<DType> pooled;
+  for (const Node& node : b.g.nodes) {
+    if (node.op == "max_pool2d") pooled.push_back(b.g.values[node.output].type.dtype);
+  }
+  EXPECT_THAT(pooled, ::testing::UnorderedElementsAre(DType::kU8, DType::kF32));
 }
 
 TEST_F(IntegerProducts, OfZeroPointsAlongTheSumAreNoneOfBytes) {

@@ -1,6 +1,10 @@
 // Models that only say which values are rounded how ("QDQ") multiply floats (q - zero) * scale. Such a product is the
 // product of the integers, exact, times both scales.
+#include <algorithm>
+#include <cmath>
+
 #include "compiler/graph/passes/integer_products.h"
+#include "compiler/graph/passes/simplify.h"
 #include "compiler/graph/passes/transposed_conv.h"
 
 namespace temper::passes {
@@ -52,6 +56,42 @@ absl::StatusOr<ValueId> LessZero(Rewriter& r, const Dequantized& d, DType as) {
   return r.Emit("sub", {}, {q, zero});
 }
 
+// Dequantised numbers, or where conditions do not all hold, as behind ends that a run knows, one number instead.
+struct Chosen {
+  Dequantized numbers;
+  std::vector<ValueId> conditions = {};
+};
+std::optional<Chosen> ChosenAt(const Rewriter& r, ValueId v, double otherwise) {
+  if (const std::optional<Dequantized> numbers = DequantizedAt(r, v)) return Chosen{*numbers};
+  const Node* where = r.Producer(v, "where");
+  if (where == nullptr || r.ShapeOf(where->inputs[1]) != r.ShapeOf(v)) return std::nullopt;
+  if (Uniform(r.Constant(where->inputs[2])) != otherwise) return std::nullopt;
+  std::optional<Chosen> chosen = ChosenAt(r, where->inputs[1], otherwise);
+  if (chosen.has_value()) chosen->conditions.push_back(where->inputs[0]);
+  return chosen;
+}
+
+// Whether it is made of constants and of what a run says of its extents alone.
+bool IsOfExtents(const Rewriter& r, ValueId v) {
+  const Graph& g = r.graph();
+  const auto hidden = std::span(g.inputs).last(static_cast<size_t>(g.hidden_inputs));
+  if (g.values[static_cast<size_t>(v)].is_constant || std::ranges::find(hidden, v) != hidden.end()) return true;
+  const Node* node = r.Producer(v);
+  return node != nullptr && !IsFloat(r.TypeOf(v).dtype) &&
+         std::ranges::all_of(node->inputs, [&](ValueId input) { return input != kNoValue && IsOfExtents(r, input); });
+}
+
+// The numbers before they are dequantised, and `otherwise` among them.
+absl::StatusOr<Dequantized> WithChoice(Rewriter& r, const Chosen& x, double otherwise) {
+  Dequantized all = x.numbers;
+  for (const ValueId condition : x.conditions) {
+    NDArray other(r.TypeOf(all.q).dtype, {});
+    other.Set(0, otherwise);
+    TEMPER_ASSIGN_OR_RETURN(all.q, r.Emit("where", {}, {condition, all.q, r.AddConstant(std::move(other))}));
+  }
+  return all;
+}
+
 // What DequantizedAt finds.
 absl::StatusOr<ValueId> Dequantize(Rewriter& r, const Dequantized& d, const std::string& name) {
   TEMPER_ASSIGN_OR_RETURN(ValueId v, LessZero(r, d, DType::kI32));
@@ -81,18 +121,22 @@ std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
 absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node) {
   const OpDef* op = FindOp(node.op);
   if (!op->windows || !op->exact) return false;
-  const std::optional<Dequantized> x = DequantizedAt(r, node.inputs[0]);
-  if (!x.has_value() || !IsOne(r, x->scale) || (x->zero != kNoValue && !IsOne(r, x->zero))) return false;
-  const NDArray* scale = r.Constant(x->scale);
+  const std::optional<Chosen> x = ChosenAt(r, node.inputs[0], -HUGE_VAL);
+  if (!x.has_value() || !IsOne(r, x->numbers.scale)) return false;
+  if (x->numbers.zero != kNoValue && !IsOne(r, x->numbers.zero)) return false;
+  if (!std::ranges::all_of(x->conditions, [&](ValueId condition) { return IsOfExtents(r, condition); })) return false;
+  const NDArray* scale = r.Constant(x->numbers.scale);
   if (scale == nullptr || !(scale->At(0) > 0)) return false;
-  TEMPER_ASSIGN_OR_RETURN(const ValueId largest, r.Emit(node.op, node.attrs, {x->q}, node.name));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Dequantize(r, {largest, x->zero, x->scale}, node.name));
+  // A window all of which lies behind an end has no result that anybody reads.
+  TEMPER_ASSIGN_OR_RETURN(const Dequantized all, WithChoice(r, *x, Lowest(r.TypeOf(x->numbers.q).dtype)));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId largest, r.Emit(node.op, node.attrs, {all.q}, node.name));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, Dequantize(r, {largest, all.zero, all.scale}, node.name));
   return r.ReplaceOutput(node, v);
 }
 
 // Its filters are dequantised as the weight is: their scales once for each phase.
 absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node) {
-  if (node.op != "conv_transpose2d" || !DequantizedAt(r, node.inputs[0]).has_value()) return false;
+  if (node.op != "conv_transpose2d" || !ChosenAt(r, node.inputs[0], 0).has_value()) return false;
   const std::optional<Dequantized> w = DequantizedAt(r, node.inputs[1]);
   const NDArray *q = w.has_value() ? r.Constant(w->q) : nullptr, *scale = q == nullptr ? nullptr : r.Constant(w->scale);
   if (scale == nullptr) return false;
@@ -110,28 +154,33 @@ absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node) {
 
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t) {
   if ((node.op != "matmul" && node.op != "conv2d") || node.inputs[0] == node.inputs[1]) return false;
-  const std::optional<Dequantized> a = DequantizedAt(r, node.inputs[0]), b = DequantizedAt(r, node.inputs[1]);
-  if (!a.has_value() || !b.has_value() || r.Constant(b->q) == nullptr || !IsOne(r, a->scale)) return false;
+  const std::optional<Chosen> chosen = ChosenAt(r, node.inputs[0], 0);
+  const std::optional<Dequantized> b = DequantizedAt(r, node.inputs[1]);
+  if (!chosen.has_value() || !b.has_value() || r.Constant(b->q) == nullptr) return false;
+  Dequantized a = chosen->numbers;
   const Shape weights = r.ShapeOf(b->q);
   const bool matmul = node.op == "matmul";
   const size_t axis = !matmul ? 0 : weights.size() - (node.attrs.Int("trans_b", 0) != 0 ? 2 : 1);
-  if (!IsForResults(r, b->scale, weights, axis) || (HasWinograd(node, r.ShapeOf(a->q), weights) && !MultipliesBytes(t)))
+  if (!IsForResults(r, b->scale, weights, axis) || (HasWinograd(node, r.ShapeOf(a.q), weights) && !MultipliesBytes(t)))
     return false;
-  if (a->zero != kNoValue && !IsOne(r, a->zero)) return false;
-  if (SumsMayWrap(node, weights)) return false;
-  Workload::Operand left{r.TypeOf(a->q)}, right{r.TypeOf(b->q), true};
+  if (!IsOne(r, a.scale) || (a.zero != kNoValue && !IsOne(r, a.zero))) return false;
+  // Numbers that are none are zero, as their zero point is.
+  const std::optional<NDArray> zero = a.zero == kNoValue ? NDArray(DType::kI32, {}) : Known(r, a.zero);
+  if (SumsMayWrap(node, weights) || (!chosen->conditions.empty() && !zero.has_value())) return false;
+  Workload::Operand left{r.TypeOf(a.q)}, right{r.TypeOf(b->q), true};
   left.type.dtype = right.type.dtype = DType::kI16;
   const TensorType& sums = r.TypeOf(node.output);
   if (!HasIntegerTemplate(node, left, right, sums, t) && !HasBytesTemplate(node, left, right, sums, t)) return false;
 
-  TEMPER_ASSIGN_OR_RETURN(const ValueId x, LessZero(r, *a, DType::kI16));
+  TEMPER_ASSIGN_OR_RETURN(a, WithChoice(r, *chosen, zero.has_value() ? zero->At(0) : 0));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId x, LessZero(r, a, DType::kI16));
   TEMPER_ASSIGN_OR_RETURN(const ValueId w, LessZero(r, *b, DType::kI16));
   TEMPER_ASSIGN_OR_RETURN(ValueId v, r.Emit(node.op, WithResult(node.attrs, DType::kI32), {x, w}, node.name));
   TEMPER_ASSIGN_OR_RETURN(v, EmitCast(r, v, DType::kF32));
   const int64_t scales = NumElements(r.ShapeOf(b->scale));
   Attrs shape = IntsAttrs("shape", matmul ? Shape{scales} : Shape{scales, 1, 1});
   TEMPER_ASSIGN_OR_RETURN(ValueId scale, r.Emit("reshape", std::move(shape), {b->scale}));
-  TEMPER_ASSIGN_OR_RETURN(scale, r.Emit("mul", {}, {scale, a->scale}));
+  TEMPER_ASSIGN_OR_RETURN(scale, r.Emit("mul", {}, {scale, a.scale}));
   TEMPER_ASSIGN_OR_RETURN(v, r.Emit("mul", {}, {v, scale}, node.name));
   return r.ReplaceOutput(node, v);
 }

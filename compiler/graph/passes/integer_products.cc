@@ -193,8 +193,14 @@ static absl::StatusOr<bool> KeepBytes(Rewriter& r, Node& node, const Target& t) 
   return r.ReplaceOutput(node, v);
 }
 
+// An operator that keeps what it reads, as one along a range may, hides who made it.
+static absl::StatusOr<bool> WithoutName(Rewriter& r, Node& node) {
+  return node.op == "identity" && r.ReplaceOutput(node, node.inputs[0]);
+}
+
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
-  const Rewriter::Rule rules[] = {[&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
+  const Rewriter::Rule rules[] = {WithoutName,
+                                  [&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
                                   PoolDequantized,
                                   TransposeDequantized,
                                   [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },

@@ -20,7 +20,24 @@ struct Buffer {
   ValueId root = kNoValue;    // of a value; of scratch none
   int first = -1, last = -1;  // groups between which it is alive, both included
   int64_t bytes = 0, offset = kNoPlace;
+  bool floats = true;  // or, where lengths vary, something else
 };
+
+// Where lengths vary, kernels may compute with what they find behind the end, though nothing comes of it. Whole numbers
+// are mostly subnormal if they are read as floats, with which some CPUs take a hundred times as long. So floats never
+// lie where others lay.
+bool LiesWithFloats(const Graph& g, ValueId v) {
+  const DType dtype = g.values[v].type.dtype;
+  return g.input_extents.empty() || (IsFloat(dtype) && Info(dtype).bits >= 32);
+}
+
+// Of a group's scratch: whether none of it is likely to be whole numbers.
+bool ScratchLiesWithFloats(const Graph& g, const Group& group) {
+  return std::ranges::all_of(group.nodes, [&](int n) {
+    const ValueId v = g.nodes[n].output;
+    return g.values[v].type.dtype == DType::kBool || LiesWithFloats(g, v);
+  });
+}
 
 int64_t Aligned(int64_t bytes, int64_t alignment) { return std::max(alignment, RoundUp(bytes, alignment)); }
 
@@ -36,7 +53,10 @@ std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, i
     if (!callers[made] && !g.values[made].is_constant) {
       Buffer& b = of_root[made];
       const TensorType& t = g.values[made].type;
-      if (b.first < 0) b = {made, now, now, Aligned(BytesOf(t.dtype, NumElements(t.shape)), alignment)};
+      if (b.first < 0) {
+        const int64_t bytes = Aligned(BytesOf(t.dtype, NumElements(t.shape)), alignment);
+        b = {made, now, now, bytes, kNoPlace, LiesWithFloats(g, made)};
+      }
       b.last = now;
     }
     for (int n : g.groups[i].nodes) {
@@ -210,6 +230,24 @@ void PlaceAllWarm(Arena& arena) {
   for (size_t i = 0; i < before.size(); ++i) PlaceWarm(arena, i);
 }
 
+// An arena that is as large as its buffers need.
+Arena Placed(std::vector<Buffer> buffers, int64_t alignment) {
+  // Large ones first: small ones then fill the gaps.
+  std::ranges::sort(buffers, {}, [](const Buffer& b) { return std::tuple(-b.bytes, b.root, b.first); });
+  int64_t bytes = 0;
+  for (Buffer& b : buffers) {
+    b.offset = FirstFit(b, buffers);
+    bytes = std::max(bytes, RangeOf(b).second);
+  }
+  std::ranges::stable_sort(buffers, {}, &Buffer::first);
+  const int64_t room = std::min(bytes / kShareForRoom, kMostRoom) / alignment * alignment;
+  Arena arena{std::move(buffers), bytes + room, alignment};
+  PlaceAllWarm(arena);
+  arena.bytes = 0;
+  for (const Buffer& b : arena.buffers) arena.bytes = std::max(arena.bytes, RangeOf(b).second);
+  return arena;
+}
+
 }  // namespace
 
 std::vector<ValueId> InPlaceOperands(const Graph& g) {
@@ -255,24 +293,17 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
   for (size_t i = 0; i < needs.scratch_bytes.size(); ++i) {
     const int now = static_cast<int>(i);
     if (needs.scratch_bytes[i] > 0)
-      buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i], needs.alignment)});
+      buffers.push_back({kNoValue, now, now, Aligned(needs.scratch_bytes[i], needs.alignment), kNoPlace,
+                         ScratchLiesWithFloats(g, g.groups[i])});
   }
-  // Large ones first: small ones then fill the gaps.
-  std::sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) {
-    return std::tuple(-a.bytes, a.root, a.first) < std::tuple(-b.bytes, b.root, b.first);
-  });
-  for (Buffer& b : buffers) {
-    b.offset = FirstFit(b, buffers);
-    plan.arena_bytes = std::max(plan.arena_bytes, b.offset + b.bytes);
-  }
-  std::ranges::stable_sort(buffers, {}, &Buffer::first);
-  const int64_t room = std::min(plan.arena_bytes / kShareForRoom, kMostRoom) / needs.alignment * needs.alignment;
-  Arena arena{std::move(buffers), plan.arena_bytes + room, needs.alignment};
-  PlaceAllWarm(arena);
-  plan.arena_bytes = 0;
-  for (const Buffer& b : arena.buffers) {
-    plan.arena_bytes = std::max(plan.arena_bytes, RangeOf(b).second);
-    (b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root]) = b.offset;
+  const auto others = std::ranges::stable_partition(buffers, &Buffer::floats);
+  for (const std::span<Buffer> kind : {std::span(buffers.begin(), others.begin()), std::span(others)}) {
+    const Arena arena = Placed({kind.begin(), kind.end()}, needs.alignment);
+    for (const Buffer& b : arena.buffers) {
+      int64_t& offset = b.root == kNoValue ? plan.scratch[static_cast<size_t>(b.first)] : plan.offset[b.root];
+      offset = plan.arena_bytes + b.offset;
+    }
+    plan.arena_bytes += arena.bytes;
   }
   // Only roots have an offset so far.
   const std::vector<int64_t> of_root = plan.offset;

@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+
 #include "compiler/graph/alias.h"
 #include "compiler/graph/extract.h"
 #include "compiler/graph/fill_constants.h"
@@ -347,6 +351,35 @@ TEST(MemoryPlanTest, AChainNeedsTwoBuffers) {
   EXPECT_EQ(plan->arena_bytes, 2 * 4096);
   EXPECT_EQ(plan->offset[b.g.outputs[0]], -1);
   EXPECT_EQ(plan->offset[b.g.inputs[0]], -1);
+}
+
+// Where lengths vary, what lies behind an end may be any numbers, which kernels of floats should not meet as floats.
+TEST(MemoryPlanTest, WholeNumbersLieApartFromFloatsWhereLengthsVary) {
+  for (const bool vary : {false, true}) {
+    Builder b;
+    ValueId v = b.Input({1024});
+    for (int i = 0; i < 3; ++i) {
+      const ValueId numbers = b.Cast(b.Call("softmax", {b.Call("softmax", {v})}), DType::kI32);
+      v = b.Cast(b.Call("cum_sum", {numbers}, Builder::Int("axis", 0)), DType::kF32);
+    }
+    b.Output(b.Call("softmax", {v}));
+    if (vary) {
+      b.Input({}, DType::kI64);
+      b.g.input_extents = {{0, 0, 1, 1}};
+      b.g.hidden_inputs = 1;
+    }
+    ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+    const absl::StatusOr<BufferPlan> plan = PlanMemory(b.g);
+    ASSERT_TRUE(plan.ok());
+    std::set<int64_t> floats, numbers;  // where some begin; all are of one size
+    for (size_t i = 0; i < b.g.values.size(); ++i) {
+      if (plan->offset[i] >= 0) (IsFloat(b.g.values[i].type.dtype) ? floats : numbers).insert(plan->offset[i]);
+    }
+    ASSERT_FALSE(floats.empty() || numbers.empty());
+    std::vector<int64_t> both;
+    std::ranges::set_intersection(floats, numbers, std::back_inserter(both));
+    EXPECT_EQ(both.empty(), vary);
+  }
 }
 
 TEST(MemoryPlanTest, AValueThatAnOutputRenamesIsWrittenToTheCaller) {

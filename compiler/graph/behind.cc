@@ -1,6 +1,7 @@
 #include "compiler/graph/behind.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "compiler/ops/physical_axis.h"
@@ -23,6 +24,38 @@ int64_t Counts(const Value& v) {
   return period;
 }
 
+// Whether the operator makes whole numbers of floats, other than one by one, such as where the largest of them is:
+// these are in range, whatever the floats are.
+bool MakesPlaces(const Graph& g, const Node& node) {
+  const bool of_floats = std::ranges::all_of(
+      node.inputs, [&](ValueId v) { return v == kNoValue || IsFloat(g.values[static_cast<size_t>(v)].type.dtype); });
+  const bool floats = IsFloat(g.values[static_cast<size_t>(node.output)].type.dtype);
+  return of_floats && !floats && FindOp(node.op)->pattern != OpPattern::kElementwise;
+}
+
+// Whether the operator divides whole numbers: of some, such as of zero, it has no result, and the run would end.
+bool DividesWhole(const OpDef& op, const TensorType& result) {
+  return !IsFloat(result.dtype) && std::ranges::find(op.numbers, Numbers::kPositive) != op.numbers.end();
+}
+
+// GraphBehind::places.
+std::vector<bool> PlacesIn(const Graph& g) {
+  std::vector<bool> places(g.values.size(), false);
+  for (size_t i = g.groups.size(); i-- > 0;) {
+    for (const int at : std::views::reverse(g.groups[i].nodes)) {
+      const Node& node = g.nodes[static_cast<size_t>(at)];
+      const OpDef& op = *FindOp(node.op);
+      const auto output = static_cast<size_t>(node.output);
+      const bool all = (places[output] && !MakesPlaces(g, node)) || DividesWhole(op, g.values[output].type);
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        const bool is_place = node.inputs[k] != kNoValue && (all || op.NumbersOf(k) == Numbers::kPlace);
+        if (is_place) places[static_cast<size_t>(node.inputs[k])] = true;
+      }
+    }
+  }
+  return places;
+}
+
 // What is not below the limit along an axis of a value.
 Behind UnreadAlong(const TensorType& type, int64_t axis, const ExtentBound& limit) {
   Behind b{.extent = limit.extent, .shape = type.PhysicalShape(), .index = IndexOf(type.shape.size())};
@@ -31,7 +64,7 @@ Behind UnreadAlong(const TensorType& type, int64_t axis, const ExtentBound& limi
 }
 
 // By operand: whether kernels may make neighbouring elements together, each from what all of them read of it. They may
-// where filters of several taps go over it.
+// where filters of several taps go over floats.
 std::vector<bool> MixedOperands(const Workload& w) {
   const size_t inputs = w.inputs.size();
   std::vector<bool> mixed(inputs + w.calls.size(), false);
@@ -39,7 +72,7 @@ std::vector<bool> MixedOperands(const Workload& w) {
     const Workload::Call& call = w.calls[i];
     const OpDef* op = FindOp(call.op);
     const bool filters = op != nullptr && op->windows && op->terms && call.args.size() > 1 && call.args[1] >= 0;
-    if (filters) {
+    if (filters && IsFloat(w.TypeOf(call.args[0]).dtype)) {
       const bool several = NumElements(std::span(w.TypeOf(call.args[1]).shape).last(2)) > 1;
       mixed[static_cast<size_t>(call.args[0])] = mixed[static_cast<size_t>(call.args[0])] || several;
     }
@@ -70,6 +103,7 @@ class Finder {
   explicit Finder(const Graph& g) : g_(g) {
     found_.of.resize(g.values.size());
     found_.limits.resize(g.values.size());
+    found_.places = PlacesIn(g);
     found_.unread_inputs.resize(g.inputs.size(), false);
   }
 
@@ -98,7 +132,6 @@ class Finder {
 
   void OfInput(const InputExtent& e) {
     const auto input = static_cast<size_t>(e.input), told_by = static_cast<size_t>(e.told_by);
-    if (e.least == 0) return;
     std::optional<ExtentBound>& limit = At(found_.limits, g_.inputs[told_by]);
     const auto hidden = g_.inputs.size() - static_cast<size_t>(g_.hidden_inputs);
     const TensorType& type = TypeOf(g_.inputs[input]);
@@ -132,8 +165,7 @@ class Finder {
     for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)]);
   }
 
-  // Those of which nobody reads anything behind any end, nor takes it for a place: that has to be one wherever it is
-  // read.
+  // Those of which nobody reads anything behind any end, nor takes it for a place.
   void FindUnreadInputs() {
     std::set<int> ended, read;
     for (const InputExtent& e : g_.input_extents) {
@@ -143,7 +175,7 @@ class Finder {
     for (const int input : ended) {
       const ValueId v = g_.inputs[static_cast<size_t>(input)];
       found_.unread_inputs[static_cast<size_t>(input)] =
-          !read.contains(input) && IsFloat(TypeOf(v).dtype) && !BecomesPlace(v);
+          !read.contains(input) && !found_.places[static_cast<size_t>(v)];
     }
   }
 
@@ -158,23 +190,6 @@ class Finder {
       const std::optional<Behind> both = BehindBoth(own, b);
       return both && Text(*both) == Text(own);
     });
-  }
-
-  // Whether an element says where another one lies, or something that is made of it does.
-  bool BecomesPlace(ValueId v) const {
-    std::vector<char> made(g_.values.size(), 0);
-    At(made, v) = 1;
-    for (const Group& group : g_.groups) {
-      for (const int at : group.nodes) {
-        const Node& node = g_.nodes[static_cast<size_t>(at)];
-        for (size_t i = 0; i < node.inputs.size(); ++i) {
-          if (node.inputs[i] == kNoValue || At(made, node.inputs[i]) == 0) continue;
-          if (FindOp(node.op)->NumbersOf(i) == Numbers::kPlace) return true;
-          At(made, node.output) = 1;
-        }
-      }
-    }
-    return false;
   }
 
   // An output whose end along its outermost axis another output tells; within that one its elements lie dense.
@@ -204,8 +219,10 @@ class Finder {
 
   void FindUnreadOperands(const Step& step, std::vector<std::vector<Behind>>& unread) const {
     const std::vector<bool> mixed = MixedOperands(step.kernel.workload);
+    const bool is_place = found_.places[static_cast<size_t>(step.kernel.output)];
+    const std::vector<Behind> output = is_place ? std::vector<Behind>() : At(found_.of, step.kernel.output);
     for (int extent = 0; extent < g_.hidden_inputs; ++extent) {
-      const auto here = UnreadOperands(*step.stages, step.facts, At(found_.of, step.kernel.output), extent);
+      const auto here = UnreadOperands(*step.stages, step.facts, output, extent);
       for (size_t i = 0; i < unread.size(); ++i) {
         const std::optional<Behind> beyond = here[i] && mixed[i] ? BeyondTiles(*here[i]) : here[i];
         if (beyond) unread[i].push_back(*beyond);
@@ -240,7 +257,7 @@ class Finder {
   // What is not read of a value all of whose readers are known now.
   void Add(ValueId v) {
     const Unread& unread = At(unread_, v);
-    if (!unread || !IsFloat(TypeOf(v).dtype)) return;
+    if (!unread || found_.places[static_cast<size_t>(v)]) return;
     std::vector<Behind>& facts = At(found_.of, v);
     for (const Behind& b : *unread) {
       const bool known = std::ranges::any_of(
@@ -276,6 +293,7 @@ GraphBehind BehindOf(const Graph& g) {
   GraphBehind nothing;
   nothing.of.resize(g.values.size());
   nothing.limits.resize(g.values.size());
+  nothing.places.resize(g.values.size(), false);
   nothing.unread_inputs.resize(g.inputs.size(), false);
   return nothing;
 }

@@ -8,13 +8,15 @@
 
 namespace temper {
 
-// Of a graph with groups, by value; extents are counted among the hidden inputs. Of those that may be 0 nothing is
-// said.
+// Of a graph with groups, by value; extents are counted among the hidden inputs.
 struct GraphBehind {
   // As far as tensor expressions of operators show it: what values are made of, and what those that read them leave
   // out. By the index in memory.
   std::vector<std::vector<Behind>> of;
   std::vector<std::optional<ExtentBound>> limits;  // of numbers that are made of extents
+  // By value: whether an element says where another one lies, or is part of a division of whole numbers, or something
+  // is that is made of it. Such elements have to be ones that may be so also where nothing comes of them.
+  std::vector<bool> places;
   // By input: whether nothing comes of what lies behind its ends, whatever that is.
   std::vector<bool> unread_inputs;
 };

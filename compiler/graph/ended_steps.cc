@@ -74,9 +74,10 @@ std::vector<std::optional<NeededFrom>> EndedSteps(const Graph& g, const GraphBeh
     const ValueId output = g.nodes[static_cast<size_t>(group.nodes.back())].output;
     Need result = needs[static_cast<size_t>(output)];
     const bool runs = !aliases.Have(group);
+    const bool unread = runs && !behind.places[static_cast<size_t>(output)];
     for (const Behind& b : behind.of[static_cast<size_t>(output)]) {
       const int64_t place = ir::AsInt(b.place).value_or(0);
-      if (runs && b.kind == Behind::kUnread && place > 0) result = Narrowed(result, b.extent, place + 1);
+      if (unread && b.kind == Behind::kUnread && place > 0) result = Narrowed(result, b.extent, place + 1);
     }
     Need step = result;
     const ValueId kept = in_place[i];

@@ -60,11 +60,6 @@ struct Choice {
 };
 absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t);
 
-// The config with its blocks of columns shared by the threads, where it shares rows and the template allows that: of a
-// kernel that may have fewer rows in a run, all threads have a part then.
-absl::StatusOr<Config> WithColumnsShared(const Workload& w, std::string_view template_name, const Config& c,
-                                         const Target& t);
-
 // Builds a kernel by template name, checking name, version and config first: the way of every candidate.
 absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c, const Target& t);
 

@@ -23,6 +23,7 @@
 #include "compiler/graph/ended_steps.h"
 #include "compiler/graph/extract.h"
 #include "compiler/graph/memory_plan.h"
+#include "compiler/ops/default_choice.h"
 #include "compiler/package/embedded.h"
 #include "compiler/package/prefix.h"
 #include "compiler/package/weights.h"
@@ -187,10 +188,8 @@ class PackageWriter {
       if (is_new) {
         BuiltKernel built;
         TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
-        if (MayHaveFewerRows(extracted.workload, facts) && built.choice.level == "default") {
-          TEMPER_ASSIGN_OR_RETURN(built.choice.config, WithColumnsShared(extracted.workload, built.choice.template_name,
-                                                                         built.choice.config, target_));
-        }
+        if (built.choice.level == "default")
+          TEMPER_RETURN_IF_ERROR(ChooseForRuns(v.g, facts, extracted.workload, built.choice));
         Workload made = extracted.workload;
         if (is_open) made.calls[0].attrs.Set("open", int64_t{1});
         absl::StatusOr<Kernel> kernel = BuildKernel(made, built.choice.template_name, built.choice.config, target_);
@@ -224,6 +223,7 @@ class PackageWriter {
     std::string text;       // different for different ones
   };
   static ExtentFacts ExtentFactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind) {
+    if (behind.places[static_cast<size_t>(kernel.output)]) return {};  // all of them have to be ones
     ExtentFacts facts{FactsOf(g, kernel, behind), behind.of[static_cast<size_t>(kernel.output)], {}, ""};
     // What is the same for a whole step leaves the step out, if anything: so steps share their kernel.
     const auto of_step = [](const Behind& b) { return ir::AsInt(b.place).has_value(); };
@@ -246,24 +246,47 @@ class PackageWriter {
     return facts;
   }
 
-  // Of a kernel of this CPU, which runs along the last dimension of its result. An image has many rows still.
-  bool MayHaveFewerRows(const Workload& w, const ExtentFacts& facts) const {
-    const OpDef* op = FindOp(w.calls[static_cast<size_t>(w.anchor)].op);
-    const bool of_images = op != nullptr && op->windows;
-    const auto rows_end = [&](const Behind& b) {
-      const auto moves = [&](const ir::Var& var) { return ir::UsesVar(b.place, var); };
-      if (b.kind != Behind::kUnread || b.index.empty() || moves(b.index.back())) return false;
-      return of_images ? moves(b.index.front()) : std::ranges::any_of(b.index, moves);
-    };
-    return device_ == nullptr && std::ranges::any_of(facts.output, rows_end);
+  // How much a run may have of a kernel's rows, which run along its last dimension. nullopt: it has all of them.
+  static std::optional<SmallestRun> SmallestRunOf(const Graph& g, const ExtentFacts& facts) {
+    std::map<int, double> least;  // of what there is at most, by extent
+    for (const InputExtent& e : g.input_extents) {
+      const Shape& shape = g.values[static_cast<size_t>(g.inputs[static_cast<size_t>(e.input)])].type.shape;
+      const double most = static_cast<double>(shape[static_cast<size_t>(e.axis)]);
+      least[e.told_by - static_cast<int>(g.inputs.size()) + g.hidden_inputs] =
+          static_cast<double>(std::max<int64_t>(1, e.least)) / most;
+    }
+    SmallestRun run;
+    for (const Behind& b : facts.output) {
+      const auto moves = [&](size_t axis) { return ir::UsesVar(b.place, b.index[axis]); };
+      const size_t rank = b.index.size();
+      const auto share = least.find(b.extent);
+      if (b.kind == Behind::kMask || rank < 2 || moves(rank - 1) || share == least.end()) continue;
+      const int64_t line = b.shape[rank - 2];
+      if (moves(rank - 2) && NumElements(std::span(b.shape).first(rank - 2)) > 1) {
+        run.line = line;
+        run.of_line = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(line) * share->second));
+      } else {
+        run.share *= share->second;
+      }
+      least.erase(share);
+    }
+    return run.share < 1 || run.line > 0 ? std::optional(run) : std::nullopt;
   }
 
-  // Devices read no extents. Numbers other than floats are places perhaps, and these have to be ones also where nothing
-  // comes of them.
+  // The default config of a kernel of a CPU which may have fewer rows in a run.
+  absl::Status ChooseForRuns(const Graph& g, const ExtentFacts& facts, const Workload& w, KernelChoice& choice) const {
+    const std::optional<SmallestRun> run = SmallestRunOf(g, facts);
+    if (!run || target_.cpu() == nullptr || device_ != nullptr) return absl::OkStatus();
+    TEMPER_ASSIGN_OR_RETURN(const Choice best, DefaultChoiceOfRuns(w, target_, *run));
+    choice.template_name = std::string(best.def->name);
+    choice.config = best.config;
+    return absl::OkStatus();
+  }
+
+  // Devices read no extents.
   absl::Status LeaveOut(const ExtentFacts& facts, BuiltKernel& built) const {
     ir::Func scheduled = built.kernel.scheduled;
-    if (device_ != nullptr || scheduled.params.empty() || !IsFloat(built.workload.output().dtype))
-      return absl::OkStatus();
+    if (device_ != nullptr || scheduled.params.empty()) return absl::OkStatus();
     std::vector<OperandFacts> operands = facts.operands;
     for (const int extent : facts.extents) {
       std::optional<ir::Func> shorter = SkipBehind(scheduled, operands, facts.output, extent);

@@ -90,6 +90,7 @@ bool GrowsWith(const Expr& e, const ir::Var& var) {
     case ExprKind::kVar:
       return true;
     case ExprKind::kAdd:
+    case ExprKind::kMax:
       return grows(0) && grows(1);
     case ExprKind::kSub:
       return grows(0) && !ir::UsesVar(e->args[1], var);
@@ -102,6 +103,14 @@ bool GrowsWith(const Expr& e, const ir::Var& var) {
   }
 }
 
+bool IsAtMost(const Expr& a, const Expr& b, const Simplifier& ranges) {
+  if (ranges.CanProve(a <= b)) return true;
+  const auto all = [&](const Expr& arg) { return IsAtMost(arg, b, ranges); };
+  const auto any = [&](const Expr& arg) { return IsAtMost(a, arg, ranges); };
+  if (a->kind == ExprKind::kMax) return std::ranges::all_of(a->args, all);
+  return b->kind == ExprKind::kMax && std::ranges::any_of(b->args, any);
+}
+
 std::optional<Behind> BehindBoth(const Behind& a, const Behind& b) {
   const Behind other = InShape(b, a.shape);
   Simplifier ranges;
@@ -109,9 +118,9 @@ std::optional<Behind> BehindBoth(const Behind& a, const Behind& b) {
   const Expr place = PlaceAt(other, {a.index.begin(), a.index.end()}, ranges);
   if (a.extent != b.extent || !place) return std::nullopt;
   Behind both = a;
-  if (ir::StructurallyEqual(a.place, place) || ranges.CanProve(a.place <= place)) return both;
+  if (ir::StructurallyEqual(a.place, place) || IsAtMost(a.place, place, ranges)) return both;
   both.place = place;
-  return ranges.CanProve(place <= a.place) ? std::optional(both) : std::nullopt;
+  return IsAtMost(place, a.place, ranges) ? std::optional(both) : std::nullopt;
 }
 
 ExtentBound ExtentItself(int extent, int64_t least, int64_t most) {
@@ -426,7 +435,8 @@ std::vector<BehindFacts::Place> BehindFacts::IdleTerms(const StmtNode& block) co
   const Expr& value = block.value;
   double idle = 0;
   if (value->kind == ExprKind::kMax) idle = -kInfinity;
-  if (value->kind != ExprKind::kAdd && value->kind != ExprKind::kMax) return {};
+  if (value->kind == ExprKind::kMin) idle = kInfinity;
+  if (value->kind != ExprKind::kAdd && idle == 0) return {};
   const bool first = value->args[0]->kind == ExprKind::kLoad && nest::LoadsOwn(block, value->args[0]);
   const bool second = value->args[1]->kind == ExprKind::kLoad && nest::LoadsOwn(block, value->args[1]);
   if (first == second) return {};

@@ -32,6 +32,8 @@ Behind InShape(const Behind& b, const Shape& shape);
 ir::Expr PlaceAt(const Behind& b, const std::vector<ir::Expr>& index, const ir::Simplifier& ranges);
 // Whether a place is never less where the variable is more and all others are as they are.
 bool GrowsWith(const ir::Expr& place, const ir::Var& var);
+// Whether a place is never behind another one, as far as it can be proved.
+bool IsAtMost(const ir::Expr& a, const ir::Expr& b, const ir::Simplifier& ranges);
 std::string Text(const Behind& b);  // the same for the same facts, whatever the variables
 // Of two buffers alike what lies behind both: nobody reads it, whom one or the other is about. nullopt: it is not known
 // which is further.

@@ -1,9 +1,13 @@
 #include "compiler/schedule/skip_behind.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
+#include "base/division.h"
 #include "compiler/schedule/region.h"
 
 namespace temper {
@@ -13,6 +17,8 @@ using namespace nest;  // NOLINT: this file is about nests
 using ir::ExprKind;
 using ir::ForKind;
 
+// A tile of registers of as many elements along an axis, or more, has short ones besides: of these shares of them.
+constexpr int64_t kFewestToShorten = 4, kShorter[] = {4, 2};
 constexpr int64_t kFar = int64_t{1} << 40;  // further than any place, and no overflow when it is multiplied
 
 // The least that a place may be while the loops `inner` run: an expression over the others.
@@ -22,6 +28,7 @@ Expr LeastOf(const Expr& e, const ir::Simplifier& ranges, const VarSet& inner) {
   const auto least = [&](size_t i) { return LeastOf(e->args[i], ranges, inner); };
   const auto positive = [&](size_t i) { return ir::AsInt(e->args[i]).value_or(0) > 0; };
   if (e->kind == ExprKind::kAdd) return least(0) + least(1);
+  if (e->kind == ExprKind::kMax) return ir::Max(least(0), least(1));
   if (e->kind == ExprKind::kSub && !UsesAny(e->args[1], inner)) return least(0) - e->args[1];
   if (e->kind == ExprKind::kMul && positive(1)) return least(0) * e->args[1];
   if (e->kind == ExprKind::kMul && positive(0)) return e->args[0] * least(1);
@@ -115,10 +122,53 @@ Expr PlaceBy(const Expr& place, const std::vector<Expr>& index, const std::vecto
   return known ? ir::Substitute(place, told) : Expr();
 }
 
+// The places of which it is the largest.
+std::vector<Expr> PartsOf(const Expr& place) {
+  if (place->kind != ExprKind::kMax) return {place};
+  std::vector<Expr> parts = PartsOf(place->args[0]);
+  std::ranges::copy(PartsOf(place->args[1]), std::back_inserter(parts));
+  return parts;
+}
+
+// Buffers of which an element says where another one lies, or is part of a division of whole numbers, or something is
+// that is made of it.
+std::set<const ir::BufferNode*> PlacesIn(const std::vector<Stmt>& blocks) {
+  std::set<const ir::BufferNode*> places;
+  const auto each = [](const Expr& root, const std::function<void(const Expr&)>& visit) {
+    ir::AnyNode(root, [&](const Expr& e) {
+      visit(e);
+      return false;
+    });
+  };
+  const auto add = [&](const Expr& root) {
+    each(root, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad) places.insert(e->buffer.get());
+    });
+  };
+  const auto add_in = [&](const Expr& root) {
+    each(root, [&](const Expr& e) {
+      const bool divides = (e->kind == ExprKind::kDiv || e->kind == ExprKind::kMod) && !IsFloat(e->dtype);
+      if (e->kind == ExprKind::kLoad || divides) std::ranges::for_each(e->args, add);
+    });
+  };
+  for (const Stmt& block : blocks) {
+    std::ranges::for_each(block->indices, add);
+    add_in(block->value);
+    if (block->block.init) add_in(block->block.init);
+  }
+  for (size_t before = places.size() + 1; before != places.size();) {
+    before = places.size();
+    for (const Stmt& block : blocks) {
+      if (places.contains(block->buffer.get())) add(block->value);
+    }
+  }
+  return places;
+}
+
 class Skipper {
  public:
   Skipper(const ir::Func& f, const std::vector<OperandFacts>& operands, const std::vector<Behind>& output, int extent)
-      : func_(f), facts_(f, operands), extent_(extent), blocks_(BlocksIn(f.body)) {
+      : func_(f), facts_(f, operands), extent_(extent), blocks_(BlocksIn(f.body)), places_(PlacesIn(blocks_)) {
     const Buffer& out = f.params.back();
     std::optional<Behind>& unread = unread_[out.get()];
     for (const Behind& b : output) {
@@ -141,6 +191,7 @@ class Skipper {
     const Expr least = LeastPlace(func_.body, [](const Expr& place) { return ir::AsInt(place).value_or(0) > 0; });
     result.body = least ? ir::If(least < Extent(), func_.body) : Skip(func_.body);
     if (!least && !skips_) return std::nullopt;
+    result.body = WithShortTiles(result.body);
     result.params.insert(result.params.end() - 1, parameter_);
     return result;
   }
@@ -155,7 +206,7 @@ class Skipper {
   }
 
   std::optional<Behind> ByReaders(const Buffer& buffer) {
-    if (!IsFloat(buffer->dtype)) return std::nullopt;  // a place perhaps, which has to be one wherever it is read
+    if (places_.contains(buffer.get())) return std::nullopt;  // it has to be one wherever it is read
     Behind result{.extent = extent_, .shape = buffer->shape, .index = IndexOf(buffer->shape.size())};
     ir::Simplifier own;
     for (size_t d = 0; d < buffer->shape.size(); ++d) own.Bind(result.index[d], buffer->shape[d]);
@@ -166,8 +217,9 @@ class Skipper {
       const Expr all = UnreadPlace(*block);
       std::vector<Expr> places = Guards(*block, reads, ranges);
       for (size_t i = 0; i < reads.size(); ++i) {
-        if (all && (!places[i] || ranges.CanProve(places[i] <= all))) places[i] = all;
-        if (!places[i]) return std::nullopt;
+        if (!places[i] && !all) return std::nullopt;
+        if (!places[i] || (all && IsAtMost(places[i], all, ranges))) places[i] = all;
+        if (all && !IsAtMost(all, places[i], ranges)) places[i] = ir::Max(places[i], all);  // behind one or the other
         std::vector<Expr> index;
         for (const Expr& e : reads[i]->args) index.push_back(ranges.Simplify(e));
         Behind here = result;
@@ -222,7 +274,7 @@ class Skipper {
 
   // Places of a block's iterations, over the loops: what is behind one of them need not be done.
   const std::vector<Expr>& PlacesOf(const Stmt& block) {
-    const auto [known, is_new] = places_.try_emplace(block->block.name);
+    const auto [known, is_new] = places_of_.try_emplace(block->block.name);
     std::vector<Expr>& places = known->second;
     if (!is_new) return places;
     const auto add = [&](const Expr& place) {
@@ -257,9 +309,9 @@ class Skipper {
         if (!here && fits(of_block)) here = of_block;
       }
       if (!here) return {};
-      if (!least || loops_.CanProve(here <= least)) {
+      if (!least || IsAtMost(here, least, loops_)) {
         least = here;
-      } else if (!loops_.CanProve(least <= here)) {
+      } else if (!IsAtMost(least, here, loops_)) {
         least = ir::Min(least, here);
       }
     }
@@ -286,11 +338,80 @@ class Skipper {
   Stmt SkipIterations(const Stmt& loop) {
     const Expr least = LeastPlace(loop->body, [&](const Expr& place) { return ir::UsesVar(place, loop->var); });
     if (!least) return nullptr;
-    const Expr end = ir::BoundOf(loop->var, least, Extent());
-    if (!end && !MayTest(loop)) return nullptr;
+    const bool tests = MayTest(loop);
+    Stmt body = loop->body;
+    std::vector<Expr> ends;
+    for (const Expr& place : PartsOf(least)) {
+      if (!ir::UsesVar(place, loop->var)) continue;  // an outer loop's
+      if (tests) FindShortTile(loop, place);
+      if (const Expr end = ir::BoundOf(loop->var, place, Extent())) {
+        ends.push_back(end);
+      } else if (tests) {
+        body = ir::If(place < Extent(), body);
+      }
+    }
+    for (const Expr& end : ends) body = ir::If(Expr(loop->var) < end, body);
+    if (body == loop->body) return nullptr;
     skips_ = true;
-    return ir::For(loop->var, loop->extent, loop->for_kind,
-                   ir::If(end ? Expr(loop->var) < end : least < Extent(), loop->body));
+    return ir::For(loop->var, loop->extent, loop->for_kind, body);
+  }
+
+  // Of a loop whose iteration makes a tile, from a place on: how many of its elements a short tile has.
+  void FindShortTile(const Stmt& loop, const Expr& place) {
+    const VarSet inner = LoopVarsIn(loop->body);
+    const auto is_known = [&](const auto& short_tile) { return inner.contains(short_tile.first); };
+    if (short_tiles_.contains(loop->var.get()) || std::ranges::any_of(short_tiles_, is_known)) return;
+    ShortTile tile{.place = place};
+    int64_t most = 0;
+    ir::VisitStmt(loop->body, [&](const Stmt& s) {
+      if (s->kind != StmtKind::kFor || s->for_kind != ForKind::kUnrolled || !CountsFrom(place, s, inner)) return;
+      tile.loops.insert(s->var.get());
+      most = std::max(most, s->extent);
+    });
+    if (most < kFewestToShorten) return;
+    for (const int64_t share : kShorter) tile.extents.push_back(CeilDiv(most, share));
+    short_tiles_.emplace(loop->var.get(), std::move(tile));
+  }
+
+  // Whether all that a loop does begins at that place or behind it, and one further in each iteration.
+  bool CountsFrom(const Expr& place, const Stmt& loop, const VarSet& inner) {
+    VarSet others = inner;
+    others.erase(loop->var.get());
+    const Expr next = place + Expr(loop->var);
+    return std::ranges::all_of(BlocksIn(loop), [&](const Stmt& block) {
+      return !ReduceLoops(*block).contains(loop->var.get()) &&
+             std::ranges::any_of(PlacesOf(block), [&](const Expr& of_block) {
+               return ir::UsesVar(of_block, loop->var) && IsAtMost(next, LeastOf(of_block, loops_, others), loops_);
+             });
+    });
+  }
+
+  // Tiles of few elements before the extent as short ones: the others would go into no result.
+  Stmt WithShortTiles(const Stmt& root) {
+    std::unordered_set<std::string> names;
+    for (const Stmt& block : BlocksIn(root)) names.insert(block->block.name);
+    return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
+      const auto known = s->kind == StmtKind::kFor ? short_tiles_.find(s->var.get()) : short_tiles_.end();
+      if (known == short_tiles_.end()) return nullptr;
+      const ShortTile& tile = known->second;
+      const Stmt whole = s->body->body;
+      Stmt some;
+      for (size_t i = 0; i <= tile.extents.size(); ++i) {
+        const Stmt up_to = i < tile.extents.size()
+                               ? CopyNest(Shortened(whole, tile.loops, tile.extents[i]), "_short", names).nest
+                               : whole;
+        some = some ? ir::If(tile.place + Expr(tile.extents[i - 1]) < Extent(), up_to, some) : up_to;
+      }
+      return ir::For(s->var, s->extent, s->for_kind, ir::If(s->body->cond, some));
+    });
+  }
+
+  // With fewer iterations of these loops.
+  static Stmt Shortened(const Stmt& root, const VarSet& loops, int64_t extent) {
+    return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
+      if (s->kind != StmtKind::kFor || !loops.contains(s->var.get())) return nullptr;
+      return ir::For(s->var, std::min(s->extent, extent), s->for_kind, s->body);
+    });
   }
 
   // What is behind the extent of statements of which others are not.
@@ -309,15 +430,24 @@ class Skipper {
     return ir::Seq(std::move(parts));
   }
 
-  Expr Extent() const { return ir::Load(parameter_, {}); }
+  struct ShortTile {
+    Expr place = {};                    // of its first element
+    std::vector<int64_t> extents = {};  // short ones, from the shortest on
+    VarSet loops = {};                  // that count its elements
+  };
+
+  // None counts as one: sums begin then, with what is zero there.
+  Expr Extent() const { return ir::Max(ir::Load(parameter_, {}), Expr(1)); }
 
   const ir::Func& func_;
   const BehindFacts facts_;
   const int extent_;
   const std::vector<Stmt> blocks_;
+  const std::set<const ir::BufferNode*> places_;
   const Buffer parameter_ = ir::MakeBuffer(UniqueBufferName(func_, "extent"), DType::kI64, {});
   std::map<const ir::BufferNode*, std::optional<Behind>> unread_;
-  std::map<std::string, std::vector<Expr>> places_;  // by block
+  std::map<std::string, std::vector<Expr>> places_of_;             // by block
+  std::unordered_map<const ir::VarNode*, ShortTile> short_tiles_;  // by the loop whose iteration makes one
   ir::Simplifier loops_;
   bool skips_ = false;
 };

@@ -9,7 +9,7 @@
 namespace temper {
 
 // A scheduled function with one output and a parameter more, which comes before the output: the extent, an i64 without
-// dimensions and no less than 1. Iterations of its loops are skipped that make elements alone of which none is read, or
+// dimensions; 0 counts as 1. Iterations of its loops are skipped that make elements alone of which none is read, or
 // add up nothing. `operands`: of the parameters before the output. `output`: what is known of it; facts of other
 // extents are passed over. What is unread of the output may be written or not. nullopt: there is nothing to skip.
 std::optional<ir::Func> SkipBehind(const ir::Func& scheduled, const std::vector<OperandFacts>& operands,

@@ -63,9 +63,26 @@ TEST_F(BehindTest, SharesOfWhatIsNotSeenAreZero) {
   EXPECT_THAT(Known(b.Call("softmax", {seen}, Builder::Int("axis", 1))), UnorderedElementsAre("0:0:0:d0", "1:0:0:d1"));
 }
 
-TEST_F(BehindTest, AnExtentThatMayBeZeroSaysNothing) {
+TEST_F(BehindTest, AnExtentThatMayBeZeroSaysAsMuch) {
   b.g.input_extents[0].least = 0;
-  EXPECT_THAT(Known(b.Call("where", {b.Reshape(Inside(), {kMost, 1}), b.Call("relu", {x}), b.Scalar(0)})), IsEmpty());
+  EXPECT_THAT(Known(b.Call("where", {b.Reshape(Inside(), {kMost, 1}), b.Call("relu", {x}), b.Scalar(0)})),
+              ElementsAre("1:0:0:d0"));
+}
+
+// Where the largest of some numbers is, is a place, whatever they are.
+TEST_F(BehindTest, PlacesAreWhatSaysWhereAnotherElementLies) {
+  const ValueId rounded = b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, 1})})});
+  const ValueId scores = b.Call("tanh", {b.Call("matmul", {x, b.Random({kWidth, 5})})});
+  const ValueId table = b.Random({9, kWidth});
+  const ValueId by_number = b.Call("gather", {table, b.Reshape(b.Cast(rounded, DType::kI64), {kMost})});
+  Attrs attrs = Builder::Int("axis", 1);
+  attrs.Set("keepdims", int64_t{0});
+  b.Output(b.Call("add", {by_number, b.Call("gather", {table, b.Call("arg_max", {scores}, std::move(attrs))})}));
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  const GraphBehind behind = BehindOf(b.g);
+  const auto is_place = [&](ValueId v) { return behind.places[static_cast<size_t>(v)]; };
+  EXPECT_TRUE(is_place(rounded));
+  EXPECT_FALSE(is_place(scores) || is_place(table));
 }
 
 // --- inputs of which nothing comes behind the end
@@ -101,9 +118,19 @@ TEST_F(UnreadInputTest, WhatBecomesAPlaceIsRead) {
   EXPECT_FALSE(IsUnread(b.Call("gather", {b.Random({9, kWidth}), b.Cast(x, DType::kI64)})));
 }
 
-TEST_F(UnreadInputTest, AnExtentThatMayBeZeroClearsWhatIsBehindIt) {
+TEST_F(UnreadInputTest, RowsOfWholeNumbersAreUnread) {
+  const ValueId bytes = b.Cast(x, DType::kU8);
+  EXPECT_TRUE(IsUnread(b.Cast(b.Call("add", {bytes, bytes}), DType::kF32)));
+}
+
+TEST_F(UnreadInputTest, WhatAWholeNumberIsDividedByIsRead) {
+  const ValueId numbers = b.Cast(x, DType::kI32);
+  EXPECT_FALSE(IsUnread(b.Cast(b.Call("div", {b.Cast(whole, DType::kI32), numbers}), DType::kF32)));
+}
+
+TEST_F(UnreadInputTest, RowsOfWhichThereMayBeNoneAreUnread) {
   b.g.input_extents[0].least = 0;
-  EXPECT_FALSE(IsUnread(b.Call("relu", {x})));
+  EXPECT_TRUE(IsUnread(b.Call("relu", {x})));
 }
 
 // --- what is left behind lines that are made dense

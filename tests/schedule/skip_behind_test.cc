@@ -74,14 +74,22 @@ int64_t Untouched(const std::vector<double>& results) { return std::count(result
 
 constexpr int64_t kRows = 23, kColumns = 37, kSteps = 5, kPanel = 16;
 
+// How many rows are made of tiles of so many, if one of which few rows are left has but a quarter or a half of them.
+int64_t Made(int64_t rows, int64_t tile) {
+  const int64_t whole = (rows - 1) / tile * tile;
+  for (const int64_t shorter : {(tile + 3) / 4, (tile + 1) / 2}) {
+    if (tile >= 4 && rows - whole <= shorter) return whole + shorter;
+  }
+  return std::min(whole + tile, kRows);
+}
+
 // At each extent the rows that there are have what they have without, and most of the others are left alone.
 void ExpectRows(const Skipped& f, const std::vector<OperandFacts>& facts, int64_t tile) {
-  for (int64_t extent : {int64_t{1}, 2 * tile - 1, 2 * tile, 2 * tile + 1, kRows - 1, kRows}) {
+  for (int64_t extent = 1; extent <= kRows; ++extent) {
     const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
     const auto end = static_cast<std::ptrdiff_t>(extent * kColumns);
     EXPECT_TRUE(std::equal(got.begin(), got.begin() + end, want.begin())) << extent << "\n" << ir::Text(f.with);
-    const int64_t computed = std::min((extent + tile - 1) / tile * tile, kRows);
-    EXPECT_EQ(Untouched(got), (kRows - computed) * kColumns) << extent << "\n" << ir::Text(f.with);
+    EXPECT_EQ(Untouched(got), (kRows - Made(extent, tile)) * kColumns) << extent << "\n" << ir::Text(f.with);
   }
 }
 
@@ -90,10 +98,30 @@ TEST(SkipBehindTest, TilesOfRowsThatAreNotThereAreNotComputed) {
   std::vector<OperandFacts> facts(3);
   facts[0].behind = {Along(Behind::kUnread, program.params[0], 0)};
   facts[1].constant = facts[2].constant = true;
-  Schedule s(program);
-  ScheduleTiles(s, 4, kPanel, 8);
-  ASSERT_TRUE(s.status().ok()) << s.status();
-  ExpectRows(Skip(s.func(), facts, {Along(Behind::kUnread, program.params.back(), 0)}), facts, 4);
+  for (const int64_t tile : {2, 4, 9}) {
+    Schedule s(program);
+    ScheduleTiles(s, tile, kPanel, 8);
+    ASSERT_TRUE(s.status().ok()) << s.status();
+    ExpectRows(Skip(s.func(), facts, {Along(Behind::kUnread, program.params.back(), 0)}), facts, tile);
+  }
+}
+
+TEST(SkipBehindTest, RowsOfWholeNumbersAreLeftOutToo) {
+  ir::ProgramBuilder b("integers");
+  const ir::Buffer a = b.Input("a", DType::kI8, {kRows, kSteps}),
+                   weights = b.Input("b", DType::kI8, {kSteps, kColumns});
+  const ir::Buffer sum = b.Reduce("sum", DType::kI32, {kRows, kColumns}, {kSteps}, ir::Combiner::kSum,
+                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                                    return ir::Cast(ir::Load(a, {i[0], k[0]}), DType::kI32) *
+                                           ir::Cast(ir::Load(weights, {k[0], i[1]}), DType::kI32);
+                                  });
+  b.MarkOutput(b.Compute("out", DType::kI8, {kRows, kColumns}, [&](const std::vector<Expr>& i) {
+    return ir::Cast(ir::Min(ir::Load(sum, i), ir::Const(100, DType::kI32)), DType::kI8);
+  }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  const std::vector<OperandFacts> facts(2);
+  ExpectRows(Skip(*program, facts, {Along(Behind::kUnread, program->params.back(), 0)}), facts, 1);
 }
 
 TEST(SkipBehindTest, StagesOfARowAreLeftOutWithIt) {
@@ -220,12 +248,12 @@ TEST(SkipBehindTest, TilesAreLeftOutInEachLine) {
   ScheduleTiles(s, kTile, kPanel, 8);
   ASSERT_TRUE(s.status().ok()) << s.status();
   const Skipped f = Skip(s.func(), facts, {output});
-  for (int64_t extent : {int64_t{1}, kTile, kTile + 1, kInLine}) {
+  for (int64_t extent : {int64_t{1}, kTile, kTile + 1, kTile + 3, kInLine}) {
     const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
     for (int64_t row = 0; row < kLines * kInLine; ++row) {
       const auto at = static_cast<std::ptrdiff_t>(row * kColumns);
       const bool same = std::equal(got.begin() + at, got.begin() + at + kColumns, want.begin() + at);
-      EXPECT_EQ(same, row % kInLine < (extent + kTile - 1) / kTile * kTile) << row << " of " << extent;
+      EXPECT_EQ(same, row % kInLine < Made(extent, kTile)) << row << " of " << extent;
     }
   }
 }
@@ -263,6 +291,53 @@ TEST(UnreadOperandsTest, WindowsReadAsFarAsTheLastOfThemGoes) {
   EXPECT_EQ(UnreadOfWindow(2, 1, 3), "0:0:0:d0/2");
   EXPECT_EQ(UnreadOfWindow(2, 0, 2), "0:0:0:d0/2");
   EXPECT_EQ(UnreadOfWindow(2, 2, 5), "0:0:0:(d0 + 1)/2 - 1");
+}
+
+// out[i, j] = seen[j] ? sum over k of a[i, k] * b[j, k] : 0
+TEST(UnreadOperandsTest, SumsAreReadBeforeBothEnds) {
+  ir::ProgramBuilder b("scores");
+  const ir::Buffer rows = b.Input("a", DType::kF32, {kRows, kSteps}), columns = b.Input("b", DType::kF32, {9, kSteps}),
+                   seen = b.Input("seen", DType::kBool, {9});
+  const ir::Buffer sum = b.Reduce("sum", DType::kF32, {kRows, 9}, {kSteps}, ir::Combiner::kSum,
+                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                                    return ir::Load(rows, {i[0], k[0]}) * ir::Load(columns, {i[1], k[0]});
+                                  });
+  b.MarkOutput(b.Compute("out", DType::kF32, {kRows, 9}, [&](const std::vector<Expr>& i) {
+    return ir::Select(ir::Load(seen, {i[1]}), ir::Load(sum, i), ir::Float(0));
+  }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<OperandFacts> facts(3);
+  facts[2].behind = {Along(Behind::kMask, seen, 0)};
+  const std::vector<Behind> output = {Along(Behind::kUnread, program->params.back(), 0)};
+  const auto unread = UnreadOperands(*program, facts, output, 0);
+  ASSERT_TRUE(unread[0] && unread[1]);
+  EXPECT_EQ(Text(*unread[0]), "0:0:0:d0");
+  EXPECT_EQ(Text(*unread[1]), "0:0:0:d0");
+  const Skipped f = Skip(*program, facts, output);
+  for (const int64_t extent : {1, 5, 9}) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + extent * 9, want.begin())) << extent << ir::Text(f.with);
+  }
+}
+
+// What says where another element lies has to say so wherever that is read, and a division by any number may end a run.
+TEST(UnreadOperandsTest, PlacesAndPartsOfDivisionsAreRead) {
+  const auto unread_of = [](bool divides) {
+    ir::ProgramBuilder b("places");
+    const ir::Buffer x = b.Input("x", DType::kI64, {kRows}), table = b.Input("table", DType::kI64, {5});
+    const ir::Buffer next =
+        b.Compute("next", DType::kI64, {kRows}, [&](const std::vector<Expr>& i) { return ir::Load(x, i) + Expr(1); });
+    b.MarkOutput(b.Compute("out", DType::kI64, {kRows}, [&](const std::vector<Expr>& i) {
+      return divides ? Expr(7) / ir::Load(next, i) : ir::Load(table, {ir::Load(next, i)});
+    }));
+    const absl::StatusOr<ir::Func> program = b.Finish();
+    EXPECT_TRUE(program.ok()) << program.status();
+    const std::vector<Behind> output = {Along(Behind::kUnread, program->params.back(), 0)};
+    return UnreadOperands(*program, std::vector<OperandFacts>(2), output, 0)[0].has_value();
+  };
+  EXPECT_FALSE(unread_of(true));
+  EXPECT_FALSE(unread_of(false));
 }
 
 TEST(SkipBehindTest, NothingIsLeftOutThatSomebodyReads) {

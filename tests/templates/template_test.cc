@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/ops/default_choice.h"
 #include "compiler/ops/legal_configs.h"
 #include "compiler/ops/templates/winograd.h"
 #include "tests/templates/check_templates.h"
@@ -203,6 +204,25 @@ TEST(TemplateTest, LegalConfigsAreOfATemplateThatFitsAndOfItsSpace) {
   EXPECT_EQ(legal.Find("conv2d.rows"), nullptr);
   EXPECT_FALSE(legal.Read(name, "unheard=1").ok());
   EXPECT_FALSE(legal.Read(name, "no config").ok());
+}
+
+TEST(TemplateTest, ADefaultConfigOfRunsThatDifferCountsTheirConstantsAndThreads) {
+  Target t = *ParseTarget("llvm:znver4");
+  t.cpu()->threads = 2;
+  const auto choose = [&](const Workload& w, double share, int64_t line = 0, int64_t of_line = 0) {
+    const Choice choice = *DefaultChoiceOfRuns(w, t, {share, line, of_line});
+    return std::pair(choice.config, choice.def->footprint(w, choice.config, t)["memory_traffic"]);
+  };
+  const Workload images = Parse(
+      "(f32[8,512,7,7]@0231, const f32[512,512,3,3]) conv2d(0,1; dilations=[1,1] group=1 pads=[1,1,1,1] strides=[1,1]) "
+      "-> f32[8,512,7,7]@0231; anchor=0");
+  EXPECT_EQ(choose(images, 1).first, DefaultChoice(images, t)->config);
+  EXPECT_LT(choose(images, 1.0 / 1000).second, choose(images, 1).second);
+  const Workload rows = Parse("(f32[512,768], const f32[768,3072]) matmul(0,1) -> f32[512,3072]; anchor=0");
+  EXPECT_EQ(choose(rows, 1.0 / 512).first["blocks"] % 2, 0);
+  // Of lines of 15 rows a run has 5.
+  EXPECT_NE(15 % choose(rows, 1).first["mr"], 0);
+  EXPECT_EQ(15 % choose(rows, 1, 15, 5).first["mr"], 0);
 }
 
 TEST(TemplateTest, WinogradMayBeForbidden) {

@@ -163,6 +163,10 @@ static double VectorCycles(const CpuFootprint& f, const CpuTarget& t) {
   return (cycles + fma_vectors / accumulators * f.turns * rates.turn) * f.crowding;
 }
 
+double SecondsFromMemory(double bytes, const CpuTarget& t) {
+  return bytes / kMemoryBytesPerSecond / std::max(1, t.threads);
+}
+
 double DraftSeconds(const CpuFootprint& f, const CpuTarget& t) {
   const double chunks = std::max(1.0, f.parallel_chunks / std::max(1, t.threads));
   const double late = t.threads > 1 ? kLate / std::min(chunks, kEnoughChunks) : 0;

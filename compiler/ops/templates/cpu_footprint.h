@@ -42,6 +42,8 @@ const FootprintSchema& CpuSchema();
 
 // The roofline draft: seconds that this footprint should take on the target, from its nominal peak.
 double DraftSeconds(const CpuFootprint& f, const CpuTarget& t);
+// That constants of so many bytes take, read by all threads at once.
+double SecondsFromMemory(double bytes, const CpuTarget& t);
 // The values that CpuSchema names, and the draft.
 Footprint UnderCpuSchema(const CpuFootprint& f, const CpuTarget& t);
 

@@ -1,11 +1,15 @@
 // The templates, in order of preference when nothing is known, those of each kind of device together. Its fallback
 // comes last: it fits every workload that has tensor expressions.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/division.h"
+#include "compiler/ops/default_choice.h"
 #include "compiler/ops/legal_configs.h"
 #include "compiler/ops/template.h"
+#include "compiler/ops/templates/cpu_footprint.h"
 #include "compiler/ops/templates/gpu_template.h"
 #include "compiler/ops/templates/templates.h"
 
@@ -113,18 +117,25 @@ std::vector<const TemplateDef*> DefaultsFor(const Workload& w, const Target& t) 
   return templates;
 }
 
-}  // namespace
+// Of a line what is computed in tiles of rows. A tile that goes on in the next line has rows of that one's beginning.
+double ShareOfLine(const SmallestRun& run, int64_t tile) {
+  if (run.line == 0) return 1;
+  const int64_t of_two = run.line % tile == 0 ? 0 : tile - 1;
+  return static_cast<double>(std::min(run.line, RoundUp(run.of_line, tile) + of_two)) / static_cast<double>(run.line);
+}
 
-absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t) {
+// The legal config of least cost, of templates that may be defaults; of a huge space a sample is looked at.
+absl::StatusOr<Choice> LeastBy(const std::function<double(const Footprint&, const Config&)>& cost, const Workload& w,
+                               const Target& t) {
   constexpr int64_t kAll = 1 << 19, kSample = 4096;  // the former take some ten milliseconds
   Choice best{nullptr, {}};
-  double best_s = std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity();
   for (const TemplateDef* def : DefaultsFor(w, t)) {
     const ConfigSpace space = def->space(w, t);
     for (Config& config : space.Enumerate(space.product_size() <= kAll ? kAll : kSample)) {
-      const double s = def->footprint(w, config, t).draft_s;
-      if (s < best_s) {
-        best_s = s;
+      const double here = cost(def->footprint(w, config, t), config);
+      if (here < least) {
+        least = here;
         best = {def, std::move(config)};
       }
     }
@@ -133,21 +144,29 @@ absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t) {
   return best;
 }
 
-absl::StatusOr<Config> WithColumnsShared(const Workload& w, std::string_view template_name, const Config& c,
-                                         const Target& t) {
-  const TemplateDef* def = FindTemplate(template_name);
-  const int64_t threads = t.threads();
-  if (def == nullptr || !c.Has("blocks") || c["blocks"] % threads == 0) return c;
-  const ConfigSpace space = def->space(w, t);
-  const auto knob = std::ranges::find(space.knobs(), "blocks", &Knob::name);
-  if (knob == space.knobs().end()) return c;
-  for (int64_t blocks : knob->values) {
-    std::vector<std::pair<std::string, int64_t>> values = c.values();
-    for (auto& [name, value] : values) value = name == "blocks" ? blocks : value;
-    Config shared(std::move(values));
-    if (blocks % threads == 0 && space.Allows(shared)) return shared;
-  }
-  return c;
+}  // namespace
+
+absl::StatusOr<Choice> DefaultChoice(const Workload& w, const Target& t) {
+  return LeastBy([](const Footprint& f, const Config&) { return f.draft_s; }, w, t);
+}
+
+absl::StatusOr<Choice> DefaultChoiceOfRuns(const Workload& w, const Target& t, const SmallestRun& run) {
+  const auto bytes = [](const TensorType& type) {
+    return static_cast<double>(BytesOf(type.dtype, NumElements(type.shape)));
+  };
+  double moved = bytes(w.output());
+  for (const Workload::Operand& operand : w.inputs) moved += operand.constant ? 0 : bytes(operand.type);
+  const double threads = t.threads();
+  const auto cost = [&](const Footprint& f, const Config& c) {
+    const double share = run.share * ShareOfLine(run, static_cast<int64_t>(f["tile_rows"]));
+    const double constants = std::max(0.0, f["memory_traffic"] - moved);
+    // Units of work are fewer, but for those that blocks of columns make, and threads may have none.
+    const double blocks = c.Has("blocks") ? static_cast<double>(c["blocks"]) : 1;
+    const double chunks = std::max(blocks, f["parallel_chunks"] * share);
+    const double waits = std::ceil(chunks / threads) * threads / chunks;
+    return f.draft_s * (f.draft_s * share + SecondsFromMemory(constants, *t.cpu()) * (1 - share)) * waits;
+  };
+  return LeastBy(cost, w, t);
 }
 
 absl::StatusOr<Kernel> BuildKernel(const Workload& w, std::string_view template_name, const Config& c,

@@ -117,11 +117,12 @@ std::vector<const TemplateDef*> DefaultsFor(const Workload& w, const Target& t) 
   return templates;
 }
 
-// Of a line what is computed in tiles of rows. A tile that goes on in the next line has rows of that one's beginning.
+// Of a line what is computed in tiles of rows, of which there are short ones (SkipBehind). A tile that goes on in the
+// next line has rows of that one's beginning.
 double ShareOfLine(const SmallestRun& run, int64_t tile) {
   if (run.line == 0) return 1;
-  const int64_t of_two = run.line % tile == 0 ? 0 : tile - 1;
-  return static_cast<double>(std::min(run.line, RoundUp(run.of_line, tile) + of_two)) / static_cast<double>(run.line);
+  const int64_t computed = RoundUp(run.of_line, CeilDiv(tile, 4)) + (run.line % tile == 0 ? 0 : tile - 1);
+  return static_cast<double>(std::min(run.line, computed)) / static_cast<double>(run.line);
 }
 
 // The legal config of least cost, of templates that may be defaults; of a huge space a sample is looked at.
@@ -156,15 +157,17 @@ absl::StatusOr<Choice> DefaultChoiceOfRuns(const Workload& w, const Target& t, c
   };
   double moved = bytes(w.output());
   for (const Workload::Operand& operand : w.inputs) moved += operand.constant ? 0 : bytes(operand.type);
+  constexpr double kLeastSeconds = 2e-6;  // of a kernel, however little it does
   const double threads = t.threads();
   const auto cost = [&](const Footprint& f, const Config& c) {
     const double share = run.share * ShareOfLine(run, static_cast<int64_t>(f["tile_rows"]));
     const double constants = std::max(0.0, f["memory_traffic"] - moved);
+    const double smallest_s = kLeastSeconds + f.draft_s * share + SecondsFromMemory(constants, *t.cpu()) * (1 - share);
     // Units of work are fewer, but for those that blocks of columns make, and threads may have none.
     const double blocks = c.Has("blocks") ? static_cast<double>(c["blocks"]) : 1;
     const double chunks = std::max(blocks, f["parallel_chunks"] * share);
     const double waits = std::ceil(chunks / threads) * threads / chunks;
-    return f.draft_s * (f.draft_s * share + SecondsFromMemory(constants, *t.cpu()) * (1 - share)) * waits;
+    return f.draft_s * smallest_s * waits;
   };
   return LeastBy(cost, w, t);
 }

@@ -175,6 +175,9 @@ class Skipper {
       if (b.kind == Behind::kUnread && b.extent == extent && !unread) unread = InShape(b, out->shape);
     }
     BindLoopsIn(f.body, loops_);
+    ir::VisitStmt(f.body, [&](const Stmt& s) {
+      if (s->kind == StmtKind::kFor && s->for_kind == ForKind::kTile) in_tiles_.merge(LoopVarsIn(s->body));
+    });
   }
 
   std::vector<std::optional<Behind>> UnreadOperands() {
@@ -329,8 +332,9 @@ class Skipper {
   Stmt Skip(const Stmt& root) {
     return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
       if (s->kind == StmtKind::kSeq) return SkipParts(s);
-      const bool runs = s->for_kind == ForKind::kSerial || s->for_kind == ForKind::kParallel;
-      return s->kind == StmtKind::kFor && runs ? SkipIterations(s) : nullptr;
+      const bool runs = s->kind == StmtKind::kFor && !in_tiles_.contains(s->var.get()) &&
+                        (s->for_kind == ForKind::kSerial || s->for_kind == ForKind::kParallel);
+      return runs ? SkipIterations(s) : nullptr;
     });
   }
 
@@ -449,6 +453,7 @@ class Skipper {
   std::map<std::string, std::vector<Expr>> places_of_;             // by block
   std::unordered_map<const ir::VarNode*, ShortTile> short_tiles_;  // by the loop whose iteration makes one
   ir::Simplifier loops_;
+  VarSet in_tiles_;  // loops of what one instruction does: it does all of it
   bool skips_ = false;
 };
 

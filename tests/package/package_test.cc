@@ -381,6 +381,28 @@ TEST_F(PackageTest, ARunMayHaveNoRows) {
   ExpectNothingOfStaleMemory(b.g, 0, {kMost, 0, 17, 1, 0}, dir_, /*told_result=*/false);
 }
 
+// A product of matrix tiles is one instruction, all of which is done or nothing.
+TEST_F(PackageTest, MatrixTilesAreLeftOutWhole) {
+  constexpr int64_t kMost = 64, kWidth = 64;
+  Builder b;
+  const ValueId x = b.Input({kMost, kWidth}), extent = b.Input({}, DType::kI64);
+  const ValueId scores =
+      b.Call("matmul", {x, b.Call("matmul", {x, b.Random({kWidth, kWidth})})}, Builder::Int("trans_b", 1));
+  const ValueId seen = b.Call("where", {b.IsInside(kMost, extent), scores, b.Scalar(0)});
+  b.Output(b.Call("matmul", {seen, b.Random({kMost, kWidth})}));
+  b.Output(b.Call("identity", {extent}));
+  b.g.extents = {{0, 0, 1}};
+  b.g.input_extents = {{0, 0, 1, 1}};
+  b.g.hidden = b.g.hidden_inputs = 1;
+  const Target target = *ParseTarget("llvm:sapphirerapids");
+  ASSERT_TRUE(Optimize(b.g, target, {.bf16 = true}).ok());
+  const absl::StatusOr<PackageReport> report = WritePackage(b.g, target, ChooseDefault, dir_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::string manifest = FileText(dir_ + "/manifest.json");
+  EXPECT_NE(manifest.find("matmul.tiles_bf16"), std::string::npos);
+  EXPECT_NE(manifest.find("\"told_extent\": true"), std::string::npos);
+}
+
 // Of a loop that is unrolled, the steps that a run does not have leave the state as it is.
 TEST_F(PackageTest, StepsOfASequenceThatHasEndedKeepItsState) {
   constexpr int64_t kMost = 40, kWidth = 12;

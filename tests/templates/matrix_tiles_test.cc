@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/ops/rounded_products.h"
+#include "compiler/schedule/lower.h"
+#include "compiler/schedule/skip_behind.h"
 #include "tests/templates/check_gpu.h"
 #include "tests/templates/check_templates.h"
 #include "tests/templates/covering_configs.h"
@@ -112,6 +114,46 @@ TEST(MatrixTiles, NestsMeanTheProduct) {
   t.cpu()->threads = 2;
   for (const char* text : kWorkloads) EXPECT_NE(TilesFor(Parse(text), t), nullptr) << text;
   Check(TilesFor, t, InterpretKernel);
+}
+
+// Where a run has the first `extent` rows of each line alone; the others as they are without that. Counts the kernels
+// that leave something out then.
+absl::StatusOr<NDArray> InterpretRows(const Workload& w, const Kernel& kernel, std::span<const NDArray> inputs,
+                                      int64_t extent, int& shortened) {
+  TEMPER_ASSIGN_OR_RETURN(NDArray all, InterpretKernel(w, kernel, inputs));
+  const Shape shape = w.output().PhysicalShape();
+  Behind rows{.shape = shape, .index = IndexOf(shape.size()), .place = {}};
+  rows.place = ir::Expr(rows.index[shape.size() - 2]);
+  const std::optional<ir::Func> told =
+      SkipBehind(kernel.scheduled, std::vector<OperandFacts>(w.inputs.size()), {rows}, 0);
+  if (!told.has_value()) return all;
+  ++shortened;
+  const ir::Buffer parameter = told->params[told->params.size() - 2];
+  ir::Func known = *told;
+  known.params.erase(known.params.end() - 2);
+  known.body = ir::RewriteExprs(known.body, [&](const ir::Expr& e) {
+    return ir::Rewrite(e, [&](const ir::Expr& node) {
+      return node->kind == ir::ExprKind::kLoad && node->buffer == parameter ? ir::Expr(extent) : ir::Expr();
+    });
+  });
+  Kernel shorter = kernel;
+  TEMPER_ASSIGN_OR_RETURN(shorter.main, Lower(known));
+  TEMPER_ASSIGN_OR_RETURN(const NDArray some, InterpretKernel(w, shorter, inputs));
+  for (int64_t i = 0; i < all.size(); ++i) {
+    if (i / shape.back() % shape[shape.size() - 2] < extent) all.Set(i, some.At(i));
+  }
+  return all;
+}
+
+TEST(MatrixTiles, NestsMeanTheProductOfTheRowsThatARunHas) {
+  Target t = WithTiles();
+  t.cpu()->threads = 2;
+  int kernels = 0, shortened = 0;
+  Check(TilesFor, t, [&](const Workload& w, const Kernel& kernel, std::span<const NDArray> inputs) {
+    ++kernels;
+    return InterpretRows(w, kernel, inputs, 3, shortened);
+  });
+  EXPECT_GT(shortened, kernels / 2) << "of " << kernels;
 }
 
 TEST(MatrixTiles, InstructionsMakeTheProduct) {

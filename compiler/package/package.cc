@@ -189,7 +189,7 @@ class PackageWriter {
         BuiltKernel built;
         TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
         if (built.choice.level == "default")
-          TEMPER_RETURN_IF_ERROR(ChooseForRuns(v.g, facts, extracted.workload, built.choice));
+          TEMPER_RETURN_IF_ERROR(ChooseForRuns(v, facts, extracted.workload, built.choice));
         Workload made = extracted.workload;
         if (is_open) made.calls[0].attrs.Set("open", int64_t{1});
         absl::StatusOr<Kernel> kernel = BuildKernel(made, built.choice.template_name, built.choice.config, target_);
@@ -247,36 +247,32 @@ class PackageWriter {
   }
 
   // How much a run may have of a kernel's rows, which run along its last dimension. nullopt: it has all of them.
-  static std::optional<SmallestRun> SmallestRunOf(const Graph& g, const ExtentFacts& facts) {
-    std::map<int, double> least;  // of what there is at most, by extent
-    for (const InputExtent& e : g.input_extents) {
-      const Shape& shape = g.values[static_cast<size_t>(g.inputs[static_cast<size_t>(e.input)])].type.shape;
-      const double most = static_cast<double>(shape[static_cast<size_t>(e.axis)]);
-      least[e.told_by - static_cast<int>(g.inputs.size()) + g.hidden_inputs] =
-          static_cast<double>(std::max<int64_t>(1, e.least)) / most;
-    }
+  static std::optional<SmallestRun> SmallestRunOf(const Graph& g, const GraphBehind& behind, const ExtentFacts& facts) {
+    const std::span<const ValueId> hidden = std::span(g.inputs).last(static_cast<size_t>(g.hidden_inputs));
     SmallestRun run;
+    std::set<int> seen;  // extents
     for (const Behind& b : facts.output) {
       const auto moves = [&](size_t axis) { return ir::UsesVar(b.place, b.index[axis]); };
       const size_t rank = b.index.size();
-      const auto share = least.find(b.extent);
-      if (b.kind == Behind::kMask || rank < 2 || moves(rank - 1) || share == least.end()) continue;
+      if (b.kind == Behind::kMask || rank < 2 || moves(rank - 1) || !seen.insert(b.extent).second) continue;
+      const ExtentBound& extent = *behind.limits[static_cast<size_t>(hidden[static_cast<size_t>(b.extent)])];
+      const double share = static_cast<double>(std::max<int64_t>(1, extent.least)) / static_cast<double>(extent.most);
       const int64_t line = b.shape[rank - 2];
       if (moves(rank - 2) && NumElements(std::span(b.shape).first(rank - 2)) > 1) {
         run.line = line;
-        run.of_line = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(line) * share->second));
+        run.of_line = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(line) * share));
       } else {
-        run.share *= share->second;
+        run.share *= share;
       }
-      least.erase(share);
     }
     return run.share < 1 || run.line > 0 ? std::optional(run) : std::nullopt;
   }
 
   // The default config of a kernel of a CPU which may have fewer rows in a run.
-  absl::Status ChooseForRuns(const Graph& g, const ExtentFacts& facts, const Workload& w, KernelChoice& choice) const {
-    const std::optional<SmallestRun> run = SmallestRunOf(g, facts);
-    if (!run || target_.cpu() == nullptr || device_ != nullptr) return absl::OkStatus();
+  absl::Status ChooseForRuns(const Making& m, const ExtentFacts& facts, const Workload& w, KernelChoice& choice) const {
+    if (target_.cpu() == nullptr) return absl::OkStatus();
+    const std::optional<SmallestRun> run = SmallestRunOf(m.g, m.behind, facts);
+    if (!run) return absl::OkStatus();
     TEMPER_ASSIGN_OR_RETURN(const Choice best, DefaultChoiceOfRuns(w, target_, *run));
     choice.template_name = std::string(best.def->name);
     choice.config = best.config;

@@ -18,7 +18,7 @@ using ir::ExprKind;
 using ir::ForKind;
 
 // A tile of registers of as many elements along an axis, or more, has short ones besides: of these shares of them.
-constexpr int64_t kFewestToShorten = 4, kShorter[] = {4, 2};
+constexpr int64_t kFewestToShorten = 4, kShorter[] = {kShortestTile, 2};
 constexpr int64_t kFar = int64_t{1} << 40;  // further than any place, and no overflow when it is multiplied
 
 // The least that a place may be while the loops `inner` run: an expression over the others.

@@ -8,6 +8,9 @@
 
 namespace temper {
 
+// The shortest tile that a run's last few rows may be computed in has this share of a tile's rows.
+inline constexpr int64_t kShortestTile = 4;
+
 // A scheduled function with one output and a parameter more, which comes before the output: the extent, an i64 without
 // dimensions; 0 counts as 1. Iterations of its loops are skipped that make elements alone of which none is read, or
 // add up nothing. `operands`: of the parameters before the output. `output`: what is known of it; facts of other

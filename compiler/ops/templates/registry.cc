@@ -12,6 +12,7 @@
 #include "compiler/ops/templates/cpu_footprint.h"
 #include "compiler/ops/templates/gpu_template.h"
 #include "compiler/ops/templates/templates.h"
+#include "compiler/schedule/skip_behind.h"
 
 namespace temper {
 namespace {
@@ -121,7 +122,7 @@ std::vector<const TemplateDef*> DefaultsFor(const Workload& w, const Target& t) 
 // next line has rows of that one's beginning.
 double ShareOfLine(const SmallestRun& run, int64_t tile) {
   if (run.line == 0) return 1;
-  const int64_t computed = RoundUp(run.of_line, CeilDiv(tile, 4)) + (run.line % tile == 0 ? 0 : tile - 1);
+  const int64_t computed = RoundUp(run.of_line, CeilDiv(tile, kShortestTile)) + (run.line % tile == 0 ? 0 : tile - 1);
   return static_cast<double>(std::min(run.line, computed)) / static_cast<double>(run.line);
 }
 

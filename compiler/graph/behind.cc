@@ -97,12 +97,16 @@ std::optional<Behind> BeyondTiles(const Behind& b) {
   return beyond;
 }
 
+constexpr size_t kMostExtents = 64;  // more are no sums that a model means
+
 // Of the values of a graph those that its inputs, its outputs and its kernels tell.
 class Finder {
  public:
-  explicit Finder(const Graph& g) : g_(g) {
+  Finder(const Graph& g, std::span<const ir::Func> schedules) : g_(g), schedules_(schedules) {
     found_.of.resize(g.values.size());
     found_.limits.resize(g.values.size());
+    found_.extents.assign(g.inputs.end() - g.hidden_inputs, g.inputs.end());
+    made_.resize(found_.extents.size(), -1);
     found_.places = PlacesIn(g);
     found_.unread_inputs.resize(g.inputs.size(), false);
   }
@@ -122,6 +126,7 @@ class Finder {
     Extracted kernel;
     std::vector<OperandFacts> facts;
     std::optional<ir::Func> stages;
+    const ir::Func* schedule = nullptr;
   };
 
   template <typename T>
@@ -144,6 +149,9 @@ class Finder {
     if (!kernel.ok()) return;
     Step& step = steps_.emplace_back();
     step.kernel = *std::move(kernel);
+    const auto index = static_cast<size_t>(&group - g_.groups.data());
+    const bool is_scheduled = index < schedules_.size() && !schedules_[index].params.empty();
+    if (is_scheduled) step.schedule = &schedules_[index];
     step.facts = FactsOf(g_, step.kernel, found_);
     absl::StatusOr<ir::Func> stages = BuildStages(step.kernel.workload);
     if (!stages.ok()) return;
@@ -154,15 +162,21 @@ class Finder {
     const BehindFacts facts(*step.stages, step.facts);
     const ir::Buffer& output = step.stages->params.back();
     At(found_.of, step.kernel.output) = facts.Of(output);
-    At(found_.limits, step.kernel.output) = facts.BoundOf(output);
+    std::optional<ExtentBound>& limit = At(found_.limits, step.kernel.output);
+    limit = facts.BoundOf(output);
+    const std::optional<NumberRange> sum = facts.SumOf(output);
+    if (!sum || sum->least < 0 || found_.extents.size() >= kMostExtents) return;
+    limit = ExtentItself(static_cast<int>(found_.extents.size()), sum->least, sum->most);
+    found_.extents.push_back(step.kernel.output);
+    made_.push_back(static_cast<int>(steps_.size()) - 1);
   }
 
   // From the outputs to the inputs: what nobody reads need not be made, nor what only that is made of.
   void FindUnread() {
     unread_.resize(g_.values.size());
     for (size_t i = 0; i < g_.outputs.size(); ++i) Meet(g_.outputs[i], OfOutput(static_cast<int>(i)));
-    for (size_t i = steps_.size(); i-- > 0;) Backward(steps_[i]);
-    for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)]);
+    for (int i = static_cast<int>(steps_.size()); i-- > 0;) Backward(i);
+    for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)], -1);
   }
 
   // Those of which nobody reads anything behind any end, nor takes it for a place.
@@ -205,8 +219,9 @@ class Finder {
     return {};
   }
 
-  void Backward(const Step& step) {
-    Add(step.kernel.output);
+  void Backward(int at) {
+    const Step& step = steps_[static_cast<size_t>(at)];
+    Add(step.kernel.output, at);
     std::vector<std::vector<Behind>> unread(step.kernel.inputs.size());
     const Workload::Call& first = step.kernel.workload.calls[0];
     if (FindOp(first.op)->counted) {
@@ -221,8 +236,22 @@ class Finder {
     const std::vector<bool> mixed = MixedOperands(step.kernel.workload);
     const bool is_place = found_.places[static_cast<size_t>(step.kernel.output)];
     const std::vector<Behind> output = is_place ? std::vector<Behind>() : At(found_.of, step.kernel.output);
-    for (int extent = 0; extent < g_.hidden_inputs; ++extent) {
-      const auto here = UnreadOperands(*step.stages, step.facts, output, extent);
+    std::set<int> extents;
+    for (const Behind& b : output) extents.insert(b.extent);
+    for (const OperandFacts& f : step.facts) {
+      for (const Behind& b : f.behind) extents.insert(b.extent);
+      if (f.limit) extents.insert(f.limit->extent);
+    }
+    for (const int extent : extents) {
+      std::vector<std::optional<Behind>> here =
+          UnreadOperands(*step.stages, step.facts, output, extent, Schedules::kAny);
+      if (step.schedule != nullptr && !is_place) {
+        const auto by_loops = UnreadOperands(*step.schedule, step.facts, output, extent, Schedules::kThisOne);
+        for (size_t i = 0; i < unread.size(); ++i) {
+          const Shape& shape = TypeOf(step.kernel.inputs[i]).PhysicalShape();
+          if (!here[i] && !mixed[i] && by_loops[i]) here[i] = InShape(*by_loops[i], shape);
+        }
+      }
       for (size_t i = 0; i < unread.size(); ++i) {
         const std::optional<Behind> beyond = here[i] && mixed[i] ? BeyondTiles(*here[i]) : here[i];
         if (beyond) unread[i].push_back(*beyond);
@@ -254,21 +283,23 @@ class Finder {
     unread = std::move(both);
   }
 
-  // What is not read of a value all of whose readers are known now.
-  void Add(ValueId v) {
+  // What is not read of a value all of whose readers are known now, as far as the step that makes it can know the end.
+  void Add(ValueId v, int step) {
     const Unread& unread = At(unread_, v);
     if (!unread || found_.places[static_cast<size_t>(v)]) return;
     std::vector<Behind>& facts = At(found_.of, v);
     for (const Behind& b : *unread) {
       const bool known = std::ranges::any_of(
           facts, [&](const Behind& f) { return f.kind == Behind::kUnread && f.extent == b.extent; });
-      if (!known) facts.push_back(b);
+      if (!known && made_[static_cast<size_t>(b.extent)] < step) facts.push_back(b);
     }
   }
 
   const Graph& g_;
+  const std::span<const ir::Func> schedules_;
   GraphBehind found_;
   std::vector<Step> steps_;     // in order
+  std::vector<int> made_;       // by extent: the step that makes it; -1: it is an input
   std::vector<Unread> unread_;  // by value, as far as its readers are known
 };
 
@@ -288,8 +319,8 @@ std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const
   return facts;
 }
 
-GraphBehind BehindOf(const Graph& g) {
-  if (!g.input_extents.empty()) return Finder(g).Find();
+GraphBehind BehindOf(const Graph& g, std::span<const ir::Func> schedules) {
+  if (!g.input_extents.empty()) return Finder(g, schedules).Find();
   GraphBehind nothing;
   nothing.of.resize(g.values.size());
   nothing.limits.resize(g.values.size());

@@ -69,6 +69,7 @@ std::vector<std::optional<NeededFrom>> EndedSteps(const Graph& g, const GraphBeh
   const Aliases aliases(g);
   std::vector<Need> needs(g.values.size());
   for (const ValueId v : g.outputs) Join(needs[static_cast<size_t>(v)], {});
+  for (const ValueId v : behind.extents) Join(needs[static_cast<size_t>(v)], {});
   for (size_t i = g.groups.size(); i-- > 0;) {
     const Group& group = g.groups[i];
     const ValueId output = g.nodes[static_cast<size_t>(group.nodes.back())].output;
@@ -77,13 +78,14 @@ std::vector<std::optional<NeededFrom>> EndedSteps(const Graph& g, const GraphBeh
     const bool unread = runs && !behind.places[static_cast<size_t>(output)];
     for (const Behind& b : behind.of[static_cast<size_t>(output)]) {
       const int64_t place = ir::AsInt(b.place).value_or(0);
-      if (unread && b.kind == Behind::kUnread && place > 0) result = Narrowed(result, b.extent, place + 1);
+      if (unread && b.kind == Behind::kUnread && place > 0 && b.extent < g.hidden_inputs)
+        result = Narrowed(result, b.extent, place + 1);
     }
     Need step = result;
     const ValueId kept = in_place[i];
     const auto keeps = kept == kNoValue ? std::nullopt : KeepsBehind(g, group, behind, kept);
     const int64_t place = keeps ? ir::AsInt(keeps->at).value_or(0) : 0;
-    if (place > 0) step = Narrowed(step, keeps->extent, place + 1);
+    if (place > 0 && keeps->extent < g.hidden_inputs) step = Narrowed(step, keeps->extent, place + 1);
     if (runs) steps[i] = step.from;
     for (const int at : group.nodes) {
       for (const ValueId v : g.nodes[static_cast<size_t>(at)].inputs) {

@@ -42,7 +42,7 @@ bool ScratchLiesWithFloats(const Graph& g, const Group& group) {
 int64_t Aligned(int64_t bytes, int64_t alignment) { return std::max(alignment, RoundUp(bytes, alignment)); }
 
 // Buffers that groups write and that are neither constants nor the caller's, with their lifetimes.
-std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, int64_t alignment) {
+std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, const KernelNeeds& needs) {
   std::vector<bool> callers(g.values.size(), false);
   for (ValueId v : g.inputs) callers[v] = true;
   for (ValueId v : g.outputs) callers[v] = true;
@@ -54,16 +54,16 @@ std::vector<Buffer> Buffers(const Graph& g, const std::vector<ValueId>& roots, i
       Buffer& b = of_root[made];
       const TensorType& t = g.values[made].type;
       if (b.first < 0) {
-        const int64_t bytes = Aligned(BytesOf(t.dtype, NumElements(t.shape)), alignment);
+        const int64_t bytes = Aligned(BytesOf(t.dtype, NumElements(t.shape)), needs.alignment);
         b = {made, now, now, bytes, kNoPlace, LiesWithFloats(g, made)};
       }
       b.last = now;
     }
-    for (int n : g.groups[i].nodes) {
-      for (ValueId v : g.nodes[n].inputs) {
-        if (v != kNoValue && of_root[roots[v]].first >= 0) of_root[roots[v]].last = now;
-      }
-    }
+    const auto read = [&](ValueId v) {
+      if (v != kNoValue && of_root[roots[v]].first >= 0) of_root[roots[v]].last = now;
+    };
+    for (int n : g.groups[i].nodes) std::ranges::for_each(g.nodes[n].inputs, read);
+    if (i < needs.also_read.size()) std::ranges::for_each(needs.also_read[i], read);
   }
   std::vector<Buffer> buffers;
   for (const Buffer& b : of_root) {
@@ -289,7 +289,7 @@ absl::StatusOr<BufferPlan> PlanMemory(const Graph& g, const KernelNeeds& needs) 
   }
   plan.offset.assign(g.values.size(), -1);
   plan.scratch.assign(g.groups.size(), -1);
-  std::vector<Buffer> buffers = Buffers(g, plan.alias_of, needs.alignment);
+  std::vector<Buffer> buffers = Buffers(g, plan.alias_of, needs);
   for (size_t i = 0; i < needs.scratch_bytes.size(); ++i) {
     const int now = static_cast<int>(i);
     if (needs.scratch_bytes[i] > 0)

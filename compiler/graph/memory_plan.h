@@ -28,9 +28,10 @@ std::vector<ValueId> InPlaceOperands(const Graph& g);
 
 // What is known of the kernels, per group; empty lists mean none.
 struct KernelNeeds {
-  std::vector<int64_t> scratch_bytes;  // while it runs
-  std::vector<ValueId> in_place;       // of InPlaceOperands, those whose kernels can
-  int64_t alignment = 64;              // of all that lies in the arena, in bytes
+  std::vector<int64_t> scratch_bytes;           // while it runs
+  std::vector<ValueId> in_place;                // of InPlaceOperands, those whose kernels can
+  std::vector<std::vector<ValueId>> also_read;  // beside what the graph says
+  int64_t alignment = 64;                       // of all that lies in the arena, in bytes
 };
 // Groups in order; two values alive at once never overlap, but for results in place of operands; outputs of the graph
 // are written where the caller wants them.

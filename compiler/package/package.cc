@@ -46,7 +46,7 @@ struct BuiltKernel {
   CompiledKernel compiled;
   std::optional<Part> part;  // of a larger value, which it writes
   int in_place = -1;         // the parameter whose bytes its result takes
-  std::vector<int> extents;  // that parameters before its result tell, in order, among the hidden inputs
+  std::vector<int> extents;  // that parameters before its result tell, in order: GraphBehind's
   int uses = 0;
 };
 
@@ -67,7 +67,7 @@ struct Making {
   int64_t moved_bytes = 0;  // behind the planned arena: operands of one step that were moved
   PlanVariant out;
 
-  size_t GroupIndex(const StepSource& source) const { return static_cast<size_t>(source.group - g.groups.data()); }
+  size_t GroupIndex(const Group& group) const { return static_cast<size_t>(&group - g.groups.data()); }
 };
 
 const temper_device* DeviceOf(const Target& target) {
@@ -105,7 +105,7 @@ class PackageWriter {
     for (Making& v : variants_) TEMPER_RETURN_IF_ERROR(CollectKernels(v));
     TEMPER_RETURN_IF_ERROR(CompileKernels());
     for (Making& v : variants_) {
-      TEMPER_ASSIGN_OR_RETURN(v.memory, PlanMemory(v.g, {ScratchBytes(v), v.in_place, Alignment()}));
+      TEMPER_ASSIGN_OR_RETURN(v.memory, PlanMemory(v.g, {ScratchBytes(v), v.in_place, ExtentsRead(v), Alignment()}));
       TEMPER_RETURN_IF_ERROR(MakeSteps(v));
       v.out.arena_bytes = v.memory.arena_bytes + v.moved_bytes;
       out_.variants.push_back(v.out);
@@ -165,37 +165,30 @@ class PackageWriter {
   int64_t CallerAlignment() const { return target_.cpu() != nullptr && target_.cpu()->TakesUnaligned() ? 16 : 64; }
 
   absl::Status CollectKernels(Making& v) {
-    const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
     v.behind = BehindOf(v.g);
-    const Aliases aliases(v.g);
-    v.in_place = InPlaceOperands(v.g);
-    for (const Group& group : v.g.groups) {
-      if (aliases.Have(group)) continue;
-      TEMPER_ASSIGN_OR_RETURN(Extracted extracted, Extract(v.g, group));
-      const std::optional<Part>& part = parts[static_cast<size_t>(extracted.output)];
-      std::string text = Text(extracted.workload);
+    KeepExtents(v);
+    TEMPER_ASSIGN_OR_RETURN(std::vector<WholeKernel> whole, BuildWhole(v));
+    if (!v.g.input_extents.empty() && device_ == nullptr) {
+      std::vector<ir::Func> schedules(v.g.groups.size());
+      for (const WholeKernel& w : whole) schedules[v.GroupIndex(*w.group)] = w.built->kernel.scheduled;
+      v.behind = BehindOf(v.g, schedules);
+    }
+    const std::vector<std::optional<Part>> parts = PartsOfConcats(v.g);
+    for (WholeKernel& w : whole) {
+      const std::optional<Part>& part = parts[static_cast<size_t>(w.extracted.output)];
+      std::string text = w.text;
       if (part.has_value()) absl::StrAppend(&text, " part=", part->inner, "/", part->total, "+", part->offset);
-      const ExtentFacts facts = ExtentFactsOf(v.g, extracted, v.behind);
-      absl::StrAppend(&text, facts.text);
-      const Node& anchor = v.g.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
-      const bool is_open = FindOp(anchor.op)->counted && EndsWithItsLines(v.g, anchor);
-      if (is_open) absl::StrAppend(&text, " open");
-      ValueId& in_place = v.in_place[static_cast<size_t>(&group - v.g.groups.data())];
-      const auto operand = std::find(extracted.inputs.begin(), extracted.inputs.end(), in_place);
-      const int in_place_param = in_place == kNoValue ? -1 : static_cast<int>(operand - extracted.inputs.begin());
+      const ExtentFacts facts = ExtentFactsOf(v.g, w.extracted, v.behind);
+      // What is known then holds for this schedule.
+      if (!facts.extents.empty())
+        absl::StrAppend(&text, facts.text, " ", w.built->choice.template_name, " ", Text(w.built->choice.config));
+      ValueId& in_place = v.in_place[v.GroupIndex(*w.group)];
+      const auto operand = std::ranges::find(w.extracted.inputs, in_place);
+      const int in_place_param = in_place == kNoValue ? -1 : static_cast<int>(operand - w.extracted.inputs.begin());
       if (in_place != kNoValue) absl::StrAppend(&text, " in_place=", in_place_param);
       auto [known, is_new] = symbol_of_.try_emplace(text);
       if (is_new) {
-        BuiltKernel built;
-        TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(extracted.workload, target_));
-        if (built.choice.level == "default")
-          TEMPER_RETURN_IF_ERROR(ChooseForRuns(v, facts, extracted.workload, built.choice));
-        Workload made = extracted.workload;
-        if (is_open) made.calls[0].attrs.Set("open", int64_t{1});
-        absl::StatusOr<Kernel> kernel = BuildKernel(made, built.choice.template_name, built.choice.config, target_);
-        if (!kernel.ok()) return Annotate(kernel.status(), v.g, group);
-        built.kernel = *std::move(kernel);
-        built.workload = extracted.workload;
+        BuiltKernel built = *w.built;
         TEMPER_RETURN_IF_ERROR(LeaveOut(facts, built));
         if (part.has_value()) {
           TEMPER_ASSIGN_OR_RETURN(built.kernel.main,
@@ -210,9 +203,20 @@ class PackageWriter {
       BuiltKernel& built = kernels_.at(known->second);
       ++built.uses;
       if (built.in_place < 0) in_place = kNoValue;
-      v.steps.push_back({&group, known->second, std::move(extracted)});
+      v.steps.push_back({w.group, known->second, std::move(w.extracted)});
     }
     return absl::OkStatus();
+  }
+
+  // Kernels may read extents later than the graph says: no result takes their bytes.
+  static void KeepExtents(Making& v) {
+    v.in_place = InPlaceOperands(v.g);
+    const std::vector<ValueId> roots = AliasRoots(v.g);
+    const auto root = [&](ValueId id) { return roots[static_cast<size_t>(id)]; };
+    for (ValueId& taken : v.in_place) {
+      const bool tells = taken != kNoValue && std::ranges::count(v.behind.extents, root(taken), root) > 0;
+      if (tells) taken = kNoValue;
+    }
   }
 
   // What is known of a kernel's operands and its result behind extents of inputs.
@@ -222,6 +226,51 @@ class PackageWriter {
     std::set<int> extents;  // that they are about
     std::string text;       // different for different ones
   };
+
+  // A group and its kernel, before anything is left out of it; groups alike have the same one.
+  struct WholeKernel {
+    const Group* group;
+    Extracted extracted;
+    std::string text;
+    std::shared_ptr<const BuiltKernel> built;
+  };
+  absl::StatusOr<std::vector<WholeKernel>> BuildWhole(const Making& v) const {
+    std::vector<WholeKernel> kernels;
+    std::map<std::string, std::shared_ptr<const BuiltKernel>> known;
+    const Aliases aliases(v.g);
+    for (const Group& group : v.g.groups) {
+      if (aliases.Have(group)) continue;
+      WholeKernel& whole = kernels.emplace_back();
+      whole.group = &group;
+      TEMPER_ASSIGN_OR_RETURN(whole.extracted, Extract(v.g, group));
+      whole.text = Text(whole.extracted.workload);
+      const Node& anchor = v.g.nodes[static_cast<size_t>(group.nodes[static_cast<size_t>(group.anchor)])];
+      const bool is_open = FindOp(anchor.op)->counted && EndsWithItsLines(v.g, anchor);
+      if (is_open) absl::StrAppend(&whole.text, " open");
+      const ExtentFacts facts = ExtentFactsOf(v.g, whole.extracted, v.behind);
+      std::shared_ptr<const BuiltKernel>& built = known[absl::StrCat(whole.text, facts.text)];
+      if (built == nullptr) {
+        absl::StatusOr<BuiltKernel> fresh = BuildOne(v, whole.extracted.workload, facts, is_open);
+        if (!fresh.ok()) return Annotate(fresh.status(), v.g, group);
+        built = std::make_shared<const BuiltKernel>(*std::move(fresh));
+      }
+      whole.built = built;
+    }
+    return kernels;
+  }
+
+  absl::StatusOr<BuiltKernel> BuildOne(const Making& v, const Workload& w, const ExtentFacts& facts,
+                                       bool is_open) const {
+    BuiltKernel built;
+    TEMPER_ASSIGN_OR_RETURN(built.choice, choose_(w, target_));
+    if (built.choice.level == "default") TEMPER_RETURN_IF_ERROR(ChooseForRuns(v, facts, w, built.choice));
+    Workload made = w;
+    if (is_open) made.calls[0].attrs.Set("open", int64_t{1});
+    TEMPER_ASSIGN_OR_RETURN(built.kernel, BuildKernel(made, built.choice.template_name, built.choice.config, target_));
+    built.workload = w;
+    return built;
+  }
+
   static ExtentFacts ExtentFactsOf(const Graph& g, const Extracted& kernel, const GraphBehind& behind) {
     if (behind.places[static_cast<size_t>(kernel.output)]) return {};  // all of them have to be ones
     ExtentFacts facts{FactsOf(g, kernel, behind), behind.of[static_cast<size_t>(kernel.output)], {}, ""};
@@ -247,15 +296,15 @@ class PackageWriter {
   }
 
   // How much a run may have of a kernel's rows, which run along its last dimension. nullopt: it has all of them.
-  static std::optional<SmallestRun> SmallestRunOf(const Graph& g, const GraphBehind& behind, const ExtentFacts& facts) {
-    const std::span<const ValueId> hidden = std::span(g.inputs).last(static_cast<size_t>(g.hidden_inputs));
+  static std::optional<SmallestRun> SmallestRunOf(const GraphBehind& behind, const ExtentFacts& facts) {
     SmallestRun run;
     std::set<int> seen;  // extents
     for (const Behind& b : facts.output) {
       const auto moves = [&](size_t axis) { return ir::UsesVar(b.place, b.index[axis]); };
       const size_t rank = b.index.size();
       if (b.kind == Behind::kMask || rank < 2 || moves(rank - 1) || !seen.insert(b.extent).second) continue;
-      const ExtentBound& extent = *behind.limits[static_cast<size_t>(hidden[static_cast<size_t>(b.extent)])];
+      const ValueId told_by = behind.extents[static_cast<size_t>(b.extent)];
+      const ExtentBound& extent = *behind.limits[static_cast<size_t>(told_by)];
       const double share = static_cast<double>(std::max<int64_t>(1, extent.least)) / static_cast<double>(extent.most);
       const int64_t line = b.shape[rank - 2];
       if (moves(rank - 2) && NumElements(std::span(b.shape).first(rank - 2)) > 1) {
@@ -271,7 +320,7 @@ class PackageWriter {
   // The default config of a kernel of a CPU which may have fewer rows in a run.
   absl::Status ChooseForRuns(const Making& m, const ExtentFacts& facts, const Workload& w, KernelChoice& choice) const {
     if (target_.cpu() == nullptr) return absl::OkStatus();
-    const std::optional<SmallestRun> run = SmallestRunOf(m.g, m.behind, facts);
+    const std::optional<SmallestRun> run = SmallestRunOf(m.behind, facts);
     if (!run) return absl::OkStatus();
     TEMPER_ASSIGN_OR_RETURN(const Choice best, DefaultChoiceOfRuns(w, target_, *run));
     choice.template_name = std::string(best.def->name);
@@ -281,19 +330,11 @@ class PackageWriter {
 
   // Devices read no extents.
   absl::Status LeaveOut(const ExtentFacts& facts, BuiltKernel& built) const {
-    ir::Func scheduled = built.kernel.scheduled;
-    if (device_ != nullptr || scheduled.params.empty()) return absl::OkStatus();
-    std::vector<OperandFacts> operands = facts.operands;
-    for (const int extent : facts.extents) {
-      std::optional<ir::Func> shorter = SkipBehind(scheduled, operands, facts.output, extent);
-      if (!shorter.has_value()) continue;
-      scheduled = *std::move(shorter);
-      operands.emplace_back();  // the extent
-      built.extents.push_back(extent);
-    }
-    if (!built.extents.empty()) {
-      TEMPER_ASSIGN_OR_RETURN(built.kernel.main, Lower(scheduled));
-    }
+    if (device_ != nullptr || built.kernel.scheduled.params.empty()) return absl::OkStatus();
+    std::optional<Skipping> skipping = SkipBehind(built.kernel.scheduled, facts.operands, facts.output, facts.extents);
+    if (!skipping) return absl::OkStatus();
+    built.extents = std::move(skipping->extents);
+    TEMPER_ASSIGN_OR_RETURN(built.kernel.main, Lower(skipping->func));
     return absl::OkStatus();
   }
 
@@ -361,7 +402,7 @@ class PackageWriter {
       step.symbol = source.symbol;
       step.workspace_bytes = built.compiled.workspace_bytes;
       step.thread_workspace_bytes = built.compiled.thread_workspace_bytes;
-      step.workspace_offset = std::max<int64_t>(0, m.memory.scratch[m.GroupIndex(source)]);
+      step.workspace_offset = std::max<int64_t>(0, m.memory.scratch[m.GroupIndex(*source.group)]);
       for (size_t i = 0; i < source.extracted.inputs.size(); ++i) {
         const ValueId value = source.extracted.inputs[i];
         const Value& v = m.g.values[static_cast<size_t>(value)];
@@ -375,13 +416,13 @@ class PackageWriter {
         }
       }
       for (const int extent : built.extents) {
-        TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(m, m.g.inputs[hidden + static_cast<size_t>(extent)]));
+        TEMPER_ASSIGN_OR_RETURN(PlanArg arg, Locate(m, m.behind.extents[static_cast<size_t>(extent)]));
         step.args.push_back(arg);
       }
       TEMPER_ASSIGN_OR_RETURN(PlanArg output, Locate(m, source.extracted.output));
       step.args.push_back(output);
       if (OnDevice()) TEMPER_RETURN_IF_ERROR(Divide(m, built.kernel.main, step));
-      if (const std::optional<NeededFrom>& needed = ended[m.GroupIndex(source)]; needed && device_ == nullptr) {
+      if (const std::optional<NeededFrom>& needed = ended[m.GroupIndex(*source.group)]; needed && device_ == nullptr) {
         step.extent = static_cast<int64_t>(hidden) + needed->extent;
         step.least = needed->least;
       }
@@ -441,9 +482,19 @@ class PackageWriter {
     std::vector<int64_t> bytes(m.g.groups.size(), 0);
     for (const StepSource& source : m.steps) {
       const CompiledKernel& kernel = kernels_.at(source.symbol).compiled;
-      bytes[m.GroupIndex(source)] = kernel.workspace_bytes + target_.threads() * kernel.thread_workspace_bytes;
+      bytes[m.GroupIndex(*source.group)] = kernel.workspace_bytes + target_.threads() * kernel.thread_workspace_bytes;
     }
     return bytes;
+  }
+
+  // Per group: the extents by which its kernel leaves out.
+  std::vector<std::vector<ValueId>> ExtentsRead(const Making& m) const {
+    std::vector<std::vector<ValueId>> read(m.g.groups.size());
+    for (const StepSource& source : m.steps) {
+      for (const int extent : kernels_.at(source.symbol).extents)
+        read[m.GroupIndex(*source.group)].push_back(m.behind.extents[static_cast<size_t>(extent)]);
+    }
+    return read;
   }
 
   absl::Status LinkLibrary(const std::string& path) {

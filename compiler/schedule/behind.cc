@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,24 +19,89 @@ using ir::StmtNode;
 using nest::VarSet;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kMostPasses = 4;
 constexpr int64_t kLargestStep = int64_t{1} << 30;  // whose products are no more than 64 bits
 
 bool IsSame(const BehindFacts::Place& a, const BehindFacts::Place& b) {
   return a.extent == b.extent && ir::StructurallyEqual(a.at, b.at);
 }
 
-// A place over iterators as one over the element that they make, whose index has each of them as it is. Empty: it has
-// not.
-Expr ByElement(const StmtNode& block, const Expr& place, const std::vector<ir::Var>& index) {
-  std::vector<ir::VarBinding> known;
-  for (size_t i = 0; i < index.size(); ++i) {
-    if (block.indices[i]->kind == ExprKind::kVar) known.push_back({block.indices[i]->var, Expr(index[i])});
+// What an index tells of one of its terms, over `at`, which stands for the index.
+struct Told {
+  Expr value;
+  bool exact;  // else it is the least that the term may be
+};
+std::optional<Told> ToldOf(const ir::Sum& index, const ir::Term& term, const ir::Var& at, const Simplifier& ranges) {
+  const std::optional<ir::Interval> own = ranges.Bounds(term.atom);
+  const int64_t step = term.coefficient;
+  if (step <= 0 || !own || own->max > kFar / step) return std::nullopt;
+  // Terms that are whole spans, in each of which the term takes all its values once.
+  int64_t span = 0;
+  const auto is_span = [&](const ir::Term& t) {
+    return own->min >= 0 && t.coefficient >= step * (own->max + 1) && t.coefficient % step == 0;
+  };
+  for (const ir::Term& t : index.terms) {
+    if (&t != &term && is_span(t)) span = std::gcd(span, t.coefficient);
   }
-  const Expr result = ir::Substitute(place, known);
+  const bool has_spans = span >= step * (own->max + 1);
+  Expr rest(index.constant), less(index.constant);  // less: without what is whole spans
+  for (const ir::Term& t : index.terms) {
+    if (&t == &term) continue;
+    rest = rest + t.atom * Expr(t.coefficient);
+    if (!has_spans || !is_span(t)) less = less + t.atom * Expr(t.coefficient);
+  }
+  const std::optional<ir::Interval> inner = ranges.Bounds(less), all = ranges.Bounds(rest);
+  if (inner && inner->min >= 0 && inner->max < step) {
+    const Expr whole = Expr(at) / Expr(step);
+    return Told{has_spans ? whole % Expr(span / step) : whole, true};
+  }
+  if (!all || std::abs(all->max) > kFar) return std::nullopt;
+  // (at - the rest) / step, rounded up; what is divided is not negative.
+  const int64_t more = step - 1 - all->max, wholes = std::max<int64_t>(0, (step - 1 - more) / step);
+  return Told{(Expr(at) + Expr(more + wholes * step)) / Expr(step) - Expr(wholes), false};
+}
+
+}  // namespace
+
+Expr VariableBy(const ir::Var& var, const std::vector<Expr>& index, const std::vector<ir::Var>& at,
+                const Simplifier& ranges, bool exact) {
+  const auto divides = [&](const Expr& e, ExprKind kind) {
+    const bool of_var = e->kind == kind && e->args[0]->kind == ExprKind::kVar && e->args[0]->var == var;
+    return of_var ? ir::AsInt(e->args[1]).value_or(0) : 0;
+  };
+  for (size_t i = 0; i < index.size(); ++i) {
+    const ir::Sum sum = ir::Flatten(index[i]);
+    for (const ir::Term& term : sum.terms) {
+      const bool is_var = term.atom->kind == ExprKind::kVar && term.atom->var == var;
+      const int64_t divisor = is_var ? 1 : divides(term.atom, ExprKind::kDiv);
+      if (divisor <= 0) continue;
+      const std::optional<Told> told = ToldOf(sum, term, at[i], ranges);
+      if (!told || (exact && !told->exact)) continue;
+      if (is_var) return told->value;
+      const Expr parts = told->value * Expr(divisor);
+      for (size_t j = 0; j < index.size(); ++j) {
+        if (divides(index[j], ExprKind::kMod) == divisor) return parts + Expr(at[j]);
+      }
+      if (!exact) return parts;
+    }
+  }
+  return {};
+}
+
+namespace {
+
+// A place over iterators as one over the element that they make. Empty: its index does not tell them.
+Expr ByElement(const StmtNode& block, const Expr& place, const std::vector<ir::Var>& index, const Simplifier& ranges) {
   VarSet left;
-  nest::CollectVars(result, left);
-  for (const ir::Var& var : index) left.erase(var.get());
-  return left.empty() ? result : Expr();
+  nest::CollectVars(place, left);
+  std::vector<ir::VarBinding> told;
+  for (const ir::IterVar& iter : block.block.iters) {
+    if (left.erase(iter.var.get()) == 0) continue;
+    const Expr by = VariableBy(iter.var, block.indices, index, ranges, true);
+    if (!by) return {};
+    told.push_back({iter.var, by});
+  }
+  return left.empty() ? ir::Substitute(place, told) : Expr();
 }
 
 }  // namespace
@@ -203,7 +269,7 @@ class BehindFacts::Evaluation {
     if (condition.is == Is::kNumber) return Of(e->args[condition.number != 0 ? 1 : 2]);
     const Element yes = Of(e->args[1]), no = Of(e->args[2]);
     const bool same = yes.is == Is::kNumber && no.is == Is::kNumber && yes.number == no.number;
-    if (same && condition.is == Is::kAlike) return yes;
+    if (same) return yes;
     return Joined({condition, yes, no});
   }
 
@@ -267,7 +333,12 @@ BehindFacts::BehindFacts(const ir::Func& scheduled, const std::vector<OperandFac
   }
   const std::vector<ir::Stmt> blocks = nest::BlocksIn(scheduled.body);
   for (const ir::Stmt& block : blocks) ++known_[block->buffer.get()].writers;
-  for (const ir::Stmt& block : blocks) Follow(*block);
+  // Copies of blocks may stand behind those that read what they write: what all of them say is known the next time.
+  bool more = true;
+  for (int pass = 0; more && pass < kMostPasses; ++pass) {
+    more = false;
+    for (const ir::Stmt& block : blocks) more |= Follow(*block);
+  }
 }
 
 const BehindFacts::Known* BehindFacts::Find(const ir::Buffer& buffer) const {
@@ -277,12 +348,17 @@ const BehindFacts::Known* BehindFacts::Find(const ir::Buffer& buffer) const {
 
 std::vector<Behind> BehindFacts::Of(const ir::Buffer& buffer) const {
   const Known* known = Find(buffer);
-  return known == nullptr || known->seen < known->writers ? std::vector<Behind>() : known->behind;
+  return known == nullptr ? std::vector<Behind>() : known->behind;
 }
 
 std::optional<ExtentBound> BehindFacts::BoundOf(const ir::Buffer& buffer) const {
   const Known* known = Find(buffer);
-  return known == nullptr || known->seen < known->writers ? std::nullopt : known->limit;
+  return known == nullptr ? std::nullopt : known->limit;
+}
+
+std::optional<NumberRange> BehindFacts::SumOf(const ir::Buffer& buffer) const {
+  const Known* known = Find(buffer);
+  return known == nullptr ? std::nullopt : known->sum;
 }
 
 std::optional<int64_t> BehindFacts::NumberOf(const Expr& e) const {
@@ -348,6 +424,19 @@ std::optional<ExtentBound> BehindFacts::BoundAs(const Expr& e) const {
   }
 }
 
+// A term too: of one extent, of several, or of none.
+std::optional<NumberRange> BehindFacts::SumAs(const Expr& e) const {
+  if (const std::optional<ExtentBound> limit = BoundAs(e)) return NumberRange{limit->least, limit->most};
+  if (const std::optional<int64_t> number = NumberOf(e)) return NumberRange{*number, *number};
+  if (e->kind == ExprKind::kLoad) return SumOf(e->buffer);
+  if (e->kind != ExprKind::kAdd) return std::nullopt;
+  const std::optional<NumberRange> a = SumAs(e->args[0]), b = SumAs(e->args[1]);
+  const auto fits = [](const std::optional<NumberRange>& r) {
+    return r && r->least >= -kLargestStep && r->most <= kLargestStep;
+  };
+  return fits(a) && fits(b) ? std::optional(NumberRange{a->least + b->least, a->most + b->most}) : std::nullopt;
+}
+
 std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const Simplifier& ranges) const {
   if (e->kind == ExprKind::kLoad) {
     for (const Behind& b : Of(e->buffer)) {
@@ -399,7 +488,7 @@ std::vector<Behind> BehindFacts::OfBlock(const StmtNode& block) const {
   }
   for (const Place& place : PlacesIn(block.value, ranges)) {
     Behind b{.extent = place.extent, .shape = block.buffer->shape, .index = IndexOf(block.indices.size())};
-    b.place = ByElement(block, place.at, b.index);
+    b.place = ByElement(block, place.at, b.index, ranges);
     if (!b.place) continue;
     const Element element = Evaluation(*this, block, ranges, place).Of(block.value);
     if (mask && IsSame(*mask, place)) {
@@ -415,7 +504,7 @@ std::vector<Behind> BehindFacts::OfBlock(const StmtNode& block) const {
   return facts;
 }
 
-void BehindFacts::Follow(const StmtNode& block) {
+bool BehindFacts::Follow(const StmtNode& block) {
   std::vector<Behind> facts = OfBlock(block);
   Known& known = known_[block.buffer.get()];
   // Of several blocks that write a buffer all have to say it.
@@ -423,12 +512,18 @@ void BehindFacts::Follow(const StmtNode& block) {
     return std::ranges::any_of(facts, [&](const Behind& other) { return Text(b) == Text(other); });
   };
   if (known.seen++ == 0) {
-    known.behind = std::move(facts);
+    known.said = std::move(facts);
     const bool one = known.writers == 1 && NumElements(block.buffer->shape) == 1 && !IsFloat(block.buffer->dtype);
     if (one) known.limit = BoundAs(block.value);
+    if (one && !known.limit) known.sum = SumAs(block.value);
   } else {
-    std::erase_if(known.behind, [&](const Behind& b) { return !said(b); });
+    std::erase_if(known.said, [&](const Behind& b) { return !said(b); });
   }
+  if (known.seen < known.writers) return false;
+  known.seen = 0;
+  const bool more = known.said.size() > known.behind.size();
+  if (more) known.behind = known.said;
+  return more && known.writers > 1;
 }
 
 std::vector<BehindFacts::Place> BehindFacts::IdleTerms(const StmtNode& block) const {

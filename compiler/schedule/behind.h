@@ -12,6 +12,8 @@
 
 namespace temper {
 
+inline constexpr int64_t kFar = int64_t{1} << 40;  // further than any place, and no overflow when it is multiplied
+
 // Something about the elements of a buffer whose place is not below an extent: they lie behind it.
 struct Behind {
   enum Kind : uint8_t {
@@ -51,6 +53,11 @@ ExtentBound ExtentItself(int extent, int64_t least, int64_t most);
 ir::Expr PlaceOf(const ExtentBound& limit, const ir::Expr& position);
 std::string Text(const ExtentBound& limit);
 
+// What a whole number may be.
+struct NumberRange {
+  int64_t least = 0, most = 0;
+};
+
 // What is known of a function's parameter.
 struct OperandFacts {
   std::vector<Behind> behind;
@@ -60,6 +67,10 @@ struct OperandFacts {
   std::optional<ExtentBound> limit;  // it is this one, of one element
 };
 
+// A variable by an index: what it is over `at`, which stands for the index, or the least that it may be. Empty: the
+// index does not tell it.
+ir::Expr VariableBy(const ir::Var& var, const std::vector<ir::Expr>& index, const std::vector<ir::Var>& at,
+                    const ir::Simplifier& ranges, bool exact);
 std::vector<ir::Var> IndexOf(size_t rank);           // variables for Behind::index
 ir::Simplifier RangesOf(const ir::StmtNode& block);  // of its iterators
 
@@ -71,6 +82,8 @@ class BehindFacts {
   BehindFacts(const ir::Func& scheduled, const std::vector<OperandFacts>& operands);
   std::vector<Behind> Of(const ir::Buffer& buffer) const;
   std::optional<ExtentBound> BoundOf(const ir::Buffer& buffer) const;
+  // Of a buffer's only element, if it is a sum of numbers that grow with extents, though with no single one.
+  std::optional<NumberRange> SumOf(const ir::Buffer& buffer) const;
 
   // An element, by its place, is behind an extent.
   struct Place {
@@ -90,17 +103,20 @@ class BehindFacts {
     double number = 0;
   };
   struct Known {
-    std::vector<Behind> behind;
+    std::vector<Behind> behind;  // what all blocks that write it say
+    std::vector<Behind> said;    // and what those say that were followed so far
     OperandFacts operand;
     std::optional<ExtentBound> limit;
+    std::optional<NumberRange> sum;
     int writers = 0, seen = 0;  // blocks that write it: in all, and before the one that is being followed
   };
 
   const Known* Find(const ir::Buffer& buffer) const;
-  void Follow(const ir::StmtNode& block);
+  bool Follow(const ir::StmtNode& block);  // whether more is known then
   std::vector<Behind> OfBlock(const ir::StmtNode& block) const;
   std::optional<int64_t> NumberOf(const ir::Expr& e) const;  // a whole number that is known
   std::optional<ExtentBound> BoundAs(const ir::Expr& e) const;
+  std::optional<NumberRange> SumAs(const ir::Expr& e) const;
   std::vector<Place> PlacesIn(const ir::Expr& value, const ir::Simplifier& ranges) const;
 
   // An expression of a block, for elements behind a place.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,7 +20,9 @@ using ir::ForKind;
 
 // A tile of registers of as many elements along an axis, or more, has short ones besides: of these shares of them.
 constexpr int64_t kFewestToShorten = 4, kShorter[] = {kShortestTile, 2};
-constexpr int64_t kFar = int64_t{1} << 40;  // further than any place, and no overflow when it is multiplied
+// A parallel loop of so many iterations, or more, that goes through lines each of which ends early, runs in this many
+// parts at least: a part is left out at once, not iteration by iteration.
+constexpr int64_t kManyIterations = 1024, kParts = 256;
 
 // The least that a place may be while the loops `inner` run: an expression over the others.
 Expr LeastOf(const Expr& e, const ir::Simplifier& ranges, const VarSet& inner) {
@@ -45,67 +48,47 @@ Expr LeastOf(const Expr& e, const ir::Simplifier& ranges, const VarSet& inner) {
   return Expr(bounds ? bounds->min : -kFar);
 }
 
-// What an index tells of one of its terms, over `at`, which stands for the index.
-struct Told {
-  Expr value;
-  bool exact;  // else it is the least that the term may be
-};
-std::optional<Told> ToldOf(const ir::Sum& index, const ir::Term& term, const Var& at, const ir::Simplifier& ranges) {
-  const std::optional<ir::Interval> own = ranges.Bounds(term.atom);
-  const int64_t step = term.coefficient;
-  if (step <= 0 || !own || own->max > kFar / step) return std::nullopt;
-  const int64_t span = step * (own->max + 1);
-  Expr rest(index.constant), less(index.constant);  // less: without what is whole spans
-  bool has_spans = false;
-  for (const ir::Term& t : index.terms) {
-    if (&t == &term) continue;
-    rest = rest + t.atom * Expr(t.coefficient);
-    const bool is_span = own->min >= 0 && t.coefficient > 0 && t.coefficient % span == 0;
-    if (!is_span) less = less + t.atom * Expr(t.coefficient);
-    has_spans |= is_span;
-  }
-  const std::optional<ir::Interval> inner = ranges.Bounds(less), all = ranges.Bounds(rest);
-  if (inner && inner->min >= 0 && inner->max < step) {
-    const Expr whole = Expr(at) / Expr(step);
-    return Told{has_spans ? whole % Expr(own->max + 1) : whole, true};
-  }
-  if (!all || std::abs(all->max) > kFar) return std::nullopt;
-  // (at - the rest) / step, rounded up; what is divided is not negative.
-  const int64_t more = step - 1 - all->max, wholes = std::max<int64_t>(0, (step - 1 - more) / step);
-  return Told{(Expr(at) + Expr(more + wholes * step)) / Expr(step) - Expr(wholes), false};
+// The places of which it is the largest.
+std::vector<Expr> PartsOf(const Expr& place) {
+  if (place->kind != ExprKind::kMax) return {place};
+  std::vector<Expr> parts = PartsOf(place->args[0]);
+  std::ranges::copy(PartsOf(place->args[1]), std::back_inserter(parts));
+  return parts;
 }
 
-// A variable by an index: what it is over `at`, which stands for the index, or the least that it may be. Empty: the
-// index does not tell it.
-Expr VariableBy(const Var& var, const std::vector<Expr>& index, const std::vector<Var>& at,
-                const ir::Simplifier& ranges, bool exact) {
-  const auto divides = [&](const Expr& e, ExprKind kind) {
-    const bool of_var = e->kind == kind && e->args[0]->kind == ExprKind::kVar && e->args[0]->var == var;
-    return of_var ? ir::AsInt(e->args[1]).value_or(0) : 0;
-  };
-  for (size_t i = 0; i < index.size(); ++i) {
-    const ir::Sum sum = ir::Flatten(index[i]);
-    for (const ir::Term& term : sum.terms) {
-      const bool is_var = term.atom->kind == ExprKind::kVar && term.atom->var == var;
-      const int64_t divisor = is_var ? 1 : divides(term.atom, ExprKind::kDiv);
-      if (divisor <= 0) continue;
-      const std::optional<Told> told = ToldOf(sum, term, at[i], ranges);
-      if (!told || (exact && !told->exact)) continue;
-      if (is_var) return told->value;
-      const Expr parts = told->value * Expr(divisor);
-      for (size_t j = 0; j < index.size(); ++j) {
-        if (divides(index[j], ExprKind::kMod) == divisor) return parts + Expr(at[j]);
-      }
-      if (!exact) return parts;
-    }
+// What variables add up to in a place, over `at`, which stands for an index that adds up the same, beside whole spans
+// of it. Empty: the index does not tell it.
+Expr SumBy(const ir::Sum& sum, const Expr& index, const Var& at, const ir::Simplifier& ranges) {
+  const ir::Sum all = ir::Flatten(index);
+  Expr own(0);
+  for (const ir::Term& term : sum.terms) {
+    const auto same = [&](const ir::Term& t) {
+      return t.coefficient == term.coefficient && ir::StructurallyEqual(t.atom, term.atom);
+    };
+    if (std::ranges::count_if(all.terms, same) != 1) return {};
+    own = own + term.atom * Expr(term.coefficient);
   }
-  return {};
+  const std::optional<ir::Interval> bounds = ranges.Bounds(own);
+  if (sum.terms.empty() || all.constant != 0 || !bounds || bounds->min < 0) return {};
+  int64_t span = 0;
+  for (const ir::Term& t : all.terms) {
+    const auto same = [&](const ir::Term& term) { return ir::StructurallyEqual(t.atom, term.atom); };
+    if (std::ranges::any_of(sum.terms, same)) continue;
+    if (t.coefficient <= 0) return {};
+    span = std::gcd(span, t.coefficient);
+  }
+  if (span == 0) return Expr(at);
+  return span > bounds->max ? Expr(at) % Expr(span) : Expr();
 }
 
 // A place over iterators as one over the index `at` of what is read there, the least where several read it. Empty: the
 // index does not tell it.
 Expr PlaceBy(const Expr& place, const std::vector<Expr>& index, const std::vector<Var>& at,
              const ir::Simplifier& ranges) {
+  const ir::Sum sum = ir::Flatten(place);
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (const Expr by = SumBy(sum, index[i], at[i], ranges)) return by + Expr(sum.constant);
+  }
   VarSet left;
   CollectVars(place, left);
   std::vector<ir::VarBinding> told;
@@ -122,12 +105,15 @@ Expr PlaceBy(const Expr& place, const std::vector<Expr>& index, const std::vecto
   return known ? ir::Substitute(place, told) : Expr();
 }
 
-// The places of which it is the largest.
-std::vector<Expr> PartsOf(const Expr& place) {
-  if (place->kind != ExprKind::kMax) return {place};
-  std::vector<Expr> parts = PartsOf(place->args[0]);
-  std::ranges::copy(PartsOf(place->args[1]), std::back_inserter(parts));
-  return parts;
+// The largest of the places that the index tells.
+Expr LargestBy(const Expr& place, const std::vector<Expr>& index, const std::vector<Var>& at,
+               const ir::Simplifier& ranges) {
+  Expr largest;
+  for (const Expr& part : PartsOf(place)) {
+    const Expr by = PlaceBy(part, index, at, ranges);
+    if (by) largest = largest ? ir::Max(largest, by) : by;
+  }
+  return largest;
 }
 
 // Buffers of which an element says where another one lies, or is part of a division of whole numbers, or something is
@@ -165,10 +151,47 @@ std::set<const ir::BufferNode*> PlacesIn(const std::vector<Stmt>& blocks) {
   return places;
 }
 
+struct ShortTile {
+  Expr place, end;                    // of its first element, and what that is before
+  std::vector<int64_t> extents = {};  // short ones, from the shortest on
+  VarSet loops = {};                  // that count its elements
+  VarSet inner = {};                  // all in the loop whose iteration makes it
+};
+using ShortTiles = std::unordered_map<const ir::VarNode*, ShortTile>;  // by that loop
+
+// With fewer iterations of these loops.
+Stmt Shortened(const Stmt& root, const VarSet& loops, int64_t extent) {
+  return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
+    if (s->kind != StmtKind::kFor || !loops.contains(s->var.get())) return nullptr;
+    return ir::For(s->var, std::min(s->extent, extent), s->for_kind, s->body);
+  });
+}
+
+// Tiles of few elements before an extent as short ones: the others would go into no result.
+Stmt WithShortTiles(const Stmt& root, const ShortTiles& tiles) {
+  std::unordered_set<std::string> names;
+  for (const Stmt& block : BlocksIn(root)) names.insert(block->block.name);
+  return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
+    const auto known = s->kind == StmtKind::kFor ? tiles.find(s->var.get()) : tiles.end();
+    if (known == tiles.end()) return nullptr;
+    const ShortTile& tile = known->second;
+    const Stmt whole = s->body->body;
+    Stmt some;
+    for (size_t i = 0; i <= tile.extents.size(); ++i) {
+      const Stmt up_to = i < tile.extents.size()
+                             ? CopyNest(Shortened(whole, tile.loops, tile.extents[i]), "_short", names).nest
+                             : whole;
+      some = some ? ir::If(tile.place + Expr(tile.extents[i - 1]) < tile.end, up_to, some) : up_to;
+    }
+    return ir::For(s->var, s->extent, s->for_kind, ir::If(s->body->cond, some));
+  });
+}
+
 class Skipper {
  public:
-  Skipper(const ir::Func& f, const std::vector<OperandFacts>& operands, const std::vector<Behind>& output, int extent)
-      : func_(f), facts_(f, operands), extent_(extent), blocks_(BlocksIn(f.body)), places_(PlacesIn(blocks_)) {
+  Skipper(const ir::Func& f, const std::vector<OperandFacts>& operands, const std::vector<Behind>& output, int extent,
+          Schedules of)
+      : func_(f), facts_(f, operands), extent_(extent), of_(of), blocks_(BlocksIn(f.body)), places_(PlacesIn(blocks_)) {
     const Buffer& out = f.params.back();
     std::optional<Behind>& unread = unread_[out.get()];
     for (const Behind& b : output) {
@@ -180,21 +203,26 @@ class Skipper {
     });
   }
 
+  // Parallel loops that go through lines, by how many iterations each of these takes, after Run.
+  const std::unordered_map<const ir::VarNode*, int64_t>& lines() const { return lines_; }
+
   std::vector<std::optional<Behind>> UnreadOperands() {
     std::vector<std::optional<Behind>> unread;
     for (size_t i = 0; i + 1 < func_.params.size(); ++i) unread.push_back(UnreadOf(func_.params[i]));
     return unread;
   }
 
-  std::optional<ir::Func> Run() {
+  // The function without its short tiles, which join `tiles`.
+  std::optional<ir::Func> Run(ShortTiles& tiles) {
+    tiles_ = &tiles;
     // What reads the output would have to know where it is not written.
     if (!ReadersOf(func_.body, func_.params.back()).empty()) return std::nullopt;
     ir::Func result = func_;
     // All of it, perhaps, as a step of a sequence that has ended.
     const Expr least = LeastPlace(func_.body, [](const Expr& place) { return ir::AsInt(place).value_or(0) > 0; });
-    result.body = least ? ir::If(least < Extent(), func_.body) : Skip(func_.body);
+    result.body = Skip(func_.body);
+    if (least) result.body = ir::If(least < Extent(), result.body);
     if (!least && !skips_) return std::nullopt;
-    result.body = WithShortTiles(result.body);
     result.params.insert(result.params.end() - 1, parameter_);
     return result;
   }
@@ -217,7 +245,9 @@ class Skipper {
       const std::vector<Expr> reads = ReadsOf(*block, buffer);
       if (reads.empty()) continue;
       const ir::Simplifier ranges = RangesOf(*block);
-      const Expr all = UnreadPlace(*block);
+      Expr all = UnreadPlace(*block);
+      const Expr terms = of_ == Schedules::kThisOne ? UnreadTerms(block) : Expr();
+      if (terms) all = all ? ir::Max(all, terms) : terms;
       std::vector<Expr> places = Guards(*block, reads, ranges);
       for (size_t i = 0; i < reads.size(); ++i) {
         if (!places[i] && !all) return std::nullopt;
@@ -226,7 +256,7 @@ class Skipper {
         std::vector<Expr> index;
         for (const Expr& e : reads[i]->args) index.push_back(ranges.Simplify(e));
         Behind here = result;
-        here.place = PlaceBy(places[i], index, result.index, ranges);
+        here.place = LargestBy(places[i], index, result.index, ranges);
         if (here.place) here.place = own.Simplify(here.place);
         const std::optional<Behind> both = here.place && result.place ? BehindBoth(result, here) : here;
         if (!both || !both->place) return std::nullopt;
@@ -266,6 +296,24 @@ class Skipper {
     for (const Expr& e : block.indices) walk(e, {});
     if (block.block.init) walk(block.block.init, {});
     return guards;
+  }
+
+  // Behind which place a block reads nothing, over its iterators, since loops leave its terms out there. They leave out
+  // whole iterations, each by the least place in it.
+  Expr UnreadTerms(const Stmt& block) {
+    if (!ReadersOf(func_.body, func_.params.back()).empty()) return {};  // nothing is left out
+    for (const BehindFacts::Place& term : facts_.IdleTerms(*block)) {
+      if (term.extent != extent_ || !BeginsInside(*block, term.at)) continue;
+      const Expr place = loops_.Simplify(ir::Substitute(term.at, BindingsOf(*block)));
+      for (const Stmt& loop : LoopsOf(PathToBlock(func_.body, block->block.name))) {
+        if (!MaySkip(loop) || !ir::UsesVar(place, loop->var)) continue;
+        const Expr least = LeastPlace(loop->body, [&](const Expr& at) { return ir::UsesVar(at, loop->var); });
+        const bool leaves_out = least && (MayTest(loop) || ir::BoundOf(loop->var, least, Extent()));
+        const std::optional<ir::Interval> more = leaves_out ? loops_.Bounds(place - least) : std::nullopt;
+        if (more && more->min >= 0 && more->max < kFar) return term.at - Expr(more->max);
+      }
+    }
+    return {};
   }
 
   // Of the element that a block makes, over its iterators; empty: it may be read, wherever it is.
@@ -332,10 +380,13 @@ class Skipper {
   Stmt Skip(const Stmt& root) {
     return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
       if (s->kind == StmtKind::kSeq) return SkipParts(s);
-      const bool runs = s->kind == StmtKind::kFor && !in_tiles_.contains(s->var.get()) &&
-                        (s->for_kind == ForKind::kSerial || s->for_kind == ForKind::kParallel);
-      return runs ? SkipIterations(s) : nullptr;
+      return s->kind == StmtKind::kFor && MaySkip(s) ? SkipIterations(s) : nullptr;
     });
+  }
+
+  bool MaySkip(const Stmt& loop) const {
+    const bool runs = loop->for_kind == ForKind::kSerial || loop->for_kind == ForKind::kParallel;
+    return runs && !in_tiles_.contains(loop->var.get());
   }
 
   // Of a loop those that are behind the extent.
@@ -352,6 +403,7 @@ class Skipper {
         ends.push_back(end);
       } else if (tests) {
         body = ir::If(place < Extent(), body);
+        FindLines(loop, place);
       }
     }
     for (const Expr& end : ends) body = ir::If(Expr(loop->var) < end, body);
@@ -360,12 +412,28 @@ class Skipper {
     return ir::For(loop->var, loop->extent, loop->for_kind, body);
   }
 
+  void FindLines(const Stmt& loop, const Expr& place) {
+    if (loop->for_kind != ForKind::kParallel || loop->extent < kManyIterations) return;
+    ir::Visit(place, [&](const Expr& e) {
+      if (e->kind != ExprKind::kMod || !ir::AsInt(e->args[1])) return;
+      const Expr& at = e->args[0];
+      const bool divides = at->kind == ExprKind::kDiv && ir::AsInt(at->args[1]).value_or(0) > 0;
+      const Expr& of = divides ? at->args[0] : at;
+      const int64_t line = *ir::AsInt(e->args[1]) * (divides ? *ir::AsInt(at->args[1]) : 1);
+      const bool is_loop = of->kind == ExprKind::kVar && of->var == loop->var;
+      if (is_loop && loop->extent % line == 0) lines_.emplace(loop->var.get(), line);
+    });
+  }
+
   // Of a loop whose iteration makes a tile, from a place on: how many of its elements a short tile has.
   void FindShortTile(const Stmt& loop, const Expr& place) {
     const VarSet inner = LoopVarsIn(loop->body);
-    const auto is_known = [&](const auto& short_tile) { return inner.contains(short_tile.first); };
-    if (short_tiles_.contains(loop->var.get()) || std::ranges::any_of(short_tiles_, is_known)) return;
-    ShortTile tile{.place = place};
+    const auto meets = [&](const auto& known) {
+      return known.first == loop->var.get() || inner.contains(known.first) ||
+             known.second.inner.contains(loop->var.get());
+    };
+    if (std::ranges::any_of(*tiles_, meets)) return;
+    ShortTile tile{.place = place, .end = Extent(), .inner = inner};
     int64_t most = 0;
     ir::VisitStmt(loop->body, [&](const Stmt& s) {
       if (s->kind != StmtKind::kFor || s->for_kind != ForKind::kUnrolled || !CountsFrom(place, s, inner)) return;
@@ -374,7 +442,7 @@ class Skipper {
     });
     if (most < kFewestToShorten) return;
     for (const int64_t share : kShorter) tile.extents.push_back(CeilDiv(most, share));
-    short_tiles_.emplace(loop->var.get(), std::move(tile));
+    tiles_->emplace(loop->var.get(), std::move(tile));
   }
 
   // Whether all that a loop does begins at that place or behind it, and one further in each iteration.
@@ -387,34 +455,6 @@ class Skipper {
              std::ranges::any_of(PlacesOf(block), [&](const Expr& of_block) {
                return ir::UsesVar(of_block, loop->var) && IsAtMost(next, LeastOf(of_block, loops_, others), loops_);
              });
-    });
-  }
-
-  // Tiles of few elements before the extent as short ones: the others would go into no result.
-  Stmt WithShortTiles(const Stmt& root) {
-    std::unordered_set<std::string> names;
-    for (const Stmt& block : BlocksIn(root)) names.insert(block->block.name);
-    return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
-      const auto known = s->kind == StmtKind::kFor ? short_tiles_.find(s->var.get()) : short_tiles_.end();
-      if (known == short_tiles_.end()) return nullptr;
-      const ShortTile& tile = known->second;
-      const Stmt whole = s->body->body;
-      Stmt some;
-      for (size_t i = 0; i <= tile.extents.size(); ++i) {
-        const Stmt up_to = i < tile.extents.size()
-                               ? CopyNest(Shortened(whole, tile.loops, tile.extents[i]), "_short", names).nest
-                               : whole;
-        some = some ? ir::If(tile.place + Expr(tile.extents[i - 1]) < Extent(), up_to, some) : up_to;
-      }
-      return ir::For(s->var, s->extent, s->for_kind, ir::If(s->body->cond, some));
-    });
-  }
-
-  // With fewer iterations of these loops.
-  static Stmt Shortened(const Stmt& root, const VarSet& loops, int64_t extent) {
-    return ir::RewriteStmt(root, [&](const Stmt& s) -> Stmt {
-      if (s->kind != StmtKind::kFor || !loops.contains(s->var.get())) return nullptr;
-      return ir::For(s->var, std::min(s->extent, extent), s->for_kind, s->body);
     });
   }
 
@@ -434,39 +474,75 @@ class Skipper {
     return ir::Seq(std::move(parts));
   }
 
-  struct ShortTile {
-    Expr place = {};                    // of its first element
-    std::vector<int64_t> extents = {};  // short ones, from the shortest on
-    VarSet loops = {};                  // that count its elements
-  };
-
   // None counts as one: sums begin then, with what is zero there.
   Expr Extent() const { return ir::Max(ir::Load(parameter_, {}), Expr(1)); }
 
   const ir::Func& func_;
   const BehindFacts facts_;
   const int extent_;
+  const Schedules of_;
   const std::vector<Stmt> blocks_;
   const std::set<const ir::BufferNode*> places_;
   const Buffer parameter_ = ir::MakeBuffer(UniqueBufferName(func_, "extent"), DType::kI64, {});
   std::map<const ir::BufferNode*, std::optional<Behind>> unread_;
-  std::map<std::string, std::vector<Expr>> places_of_;             // by block
-  std::unordered_map<const ir::VarNode*, ShortTile> short_tiles_;  // by the loop whose iteration makes one
+  std::map<std::string, std::vector<Expr>> places_of_;  // by block
+  ShortTiles* tiles_ = nullptr;
+  std::unordered_map<const ir::VarNode*, int64_t> lines_;
   ir::Simplifier loops_;
   VarSet in_tiles_;  // loops of what one instruction does: it does all of it
   bool skips_ = false;
 };
 
+// Loops that go through lines of so many iterations as loops over equal parts of lines, each with a loop of its own.
+// Places in `tiles` are over these then.
+ir::Func InParts(const ir::Func& f, const std::unordered_map<const ir::VarNode*, int64_t>& lines, ShortTiles& tiles) {
+  ir::Func parted = f;
+  parted.body = ir::RewriteStmt(f.body, [&](const Stmt& s) -> Stmt {
+    const auto known = s->kind == StmtKind::kFor ? lines.find(s->var.get()) : lines.end();
+    if (known == lines.end()) return nullptr;
+    const int64_t line = known->second;
+    int64_t length = std::min(line, s->extent / kParts);
+    while (line % length != 0) --length;
+    if (length == 1) return nullptr;
+    const Var part = ir::MakeVar(s->var->name + ".o"), in_part = ir::MakeVar(s->var->name + ".i");
+    const Expr parts(line / length);
+    const Expr at = Expr(part) / parts * Expr(line) + Expr(part) % parts * Expr(length) + Expr(in_part);
+    for (auto& [loop, tile] : tiles) tile.place = ir::Substitute(tile.place, {{s->var, at}});
+    const Stmt body = ir::Substitute(s->body, {{s->var, at}});
+    return ir::For(part, s->extent / length, s->for_kind, ir::For(in_part, length, ForKind::kSerial, body));
+  });
+  return parted;
+}
+
 }  // namespace
 
-std::optional<ir::Func> SkipBehind(const ir::Func& scheduled, const std::vector<OperandFacts>& operands,
-                                   const std::vector<Behind>& output, int extent) {
-  return Skipper(scheduled, operands, output, extent).Run();
+std::optional<Skipping> SkipBehind(const ir::Func& scheduled, std::vector<OperandFacts> operands,
+                                   const std::vector<Behind>& output, const std::set<int>& extents) {
+  Skipping result{scheduled, {}};
+  ShortTiles tiles;
+  for (const int extent : extents) {
+    ShortTiles here = tiles;
+    Skipper skipper(result.func, operands, output, extent, Schedules::kThisOne);
+    std::optional<ir::Func> skips = skipper.Run(here);
+    if (!skipper.lines().empty()) {
+      here = tiles;
+      const ir::Func parted = InParts(result.func, skipper.lines(), here);
+      skips = Skipper(parted, operands, output, extent, Schedules::kThisOne).Run(here);
+    }
+    if (!skips) continue;
+    result.func = *std::move(skips);
+    result.extents.push_back(extent);
+    operands.emplace_back();  // the extent
+    tiles = std::move(here);
+  }
+  if (result.extents.empty()) return std::nullopt;
+  result.func.body = WithShortTiles(result.func.body, tiles);
+  return result;
 }
 
 std::vector<std::optional<Behind>> UnreadOperands(const ir::Func& f, const std::vector<OperandFacts>& operands,
-                                                  const std::vector<Behind>& output, int extent) {
-  return Skipper(f, operands, output, extent).UnreadOperands();
+                                                  const std::vector<Behind>& output, int extent, Schedules of) {
+  return Skipper(f, operands, output, extent, of).UnreadOperands();
 }
 
 }  // namespace temper

@@ -69,6 +69,29 @@ TEST_F(BehindTest, AnExtentThatMayBeZeroSaysAsMuch) {
               ElementsAre("1:0:0:d0"));
 }
 
+TEST_F(BehindTest, ASumOfExtentsIsOneToo) {
+  const ValueId y = b.Input({kMost, kWidth}), more = b.Input({}, DType::kI64);
+  // Hidden inputs are the last ones.
+  b.g.inputs = {x, whole, y, extent, more};
+  b.g.input_extents = {{0, 0, 3, 1}, {2, 0, 4, 0}};
+  b.g.hidden_inputs = 2;
+  const ValueId early = b.Call("relu", {whole});
+  const ValueId inside = b.Reshape(b.IsInside(kMost, b.Call("add", {extent, more})), {kMost, 1});
+  b.Output(b.Call("where", {inside, b.Call("tanh", {b.Call("matmul", {early, b.Random({kWidth, 2})})}), b.Scalar(0)}));
+  b.Output(b.Call("add", {x, y}));
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  const GraphBehind behind = BehindOf(b.g);
+  ASSERT_EQ(behind.extents.size(), 3U);
+  const std::optional<ExtentBound>& sum = behind.limits[static_cast<size_t>(behind.extents[2])];
+  ASSERT_TRUE(sum.has_value());
+  EXPECT_EQ(sum->least, 1);
+  EXPECT_EQ(sum->most, 2 * kMost);
+  const std::vector<Behind>& facts = behind.of[static_cast<size_t>(b.g.outputs[0])];
+  ASSERT_EQ(facts.size(), 1U);
+  EXPECT_EQ(Text(facts[0]), "1:0:2:d0");
+  EXPECT_THAT(behind.of[static_cast<size_t>(early)], IsEmpty()) << "it is made before the sum";
+}
+
 // Where the largest of some numbers is, is a place, whatever they are.
 TEST_F(BehindTest, PlacesAreWhatSaysWhereAnotherElementLies) {
   const ValueId rounded = b.Call("relu", {b.Call("matmul", {x, b.Random({kWidth, 1})})});

@@ -479,6 +479,26 @@ TEST(MemoryPlanTest, ScratchLiesWhereNothingIsAlive) {
   EXPECT_NE(plan->scratch[5], plan->offset[b.g.nodes[4].output]);
 }
 
+TEST(MemoryPlanTest, WhatAKernelReadsBesidesIsAliveThen) {
+  Builder b;
+  const ValueId told = b.Call("softmax", {b.Input({16})});
+  ValueId v = b.Call("softmax", {told});
+  for (int i = 0; i < 4; ++i) v = b.Call("softmax", {v});
+  b.Output(v);
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  KernelNeeds needs;
+  const absl::StatusOr<BufferPlan> without = PlanMemory(b.g, needs);
+  needs.also_read.assign(b.g.groups.size(), {});
+  needs.also_read.back() = {told};
+  const absl::StatusOr<BufferPlan> with = PlanMemory(b.g, needs);
+  ASSERT_TRUE(without.ok() && with.ok());
+  const auto as_told = [&](const BufferPlan& plan) {
+    return std::ranges::count(plan.offset, plan.offset[static_cast<size_t>(told)]);
+  };
+  EXPECT_GT(as_told(*without), 1) << "others lie there later";
+  EXPECT_EQ(as_told(*with), 1);
+}
+
 TEST(MemoryPlanTest, ScratchLiesWhereMemoryWasTouchedLast) {
   Builder b;
   const ValueId large = b.Call("softmax", {b.Input({1, 1024})});

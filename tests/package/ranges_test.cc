@@ -100,6 +100,59 @@ TEST_F(RangePackageTest, KernelsLeaveOutWhatARunDoesNotHave) {
   ExpectNothingOfStaleMemory(b.g, 0, {kMost, kMost - 1, 17, 1}, dir_);
 }
 
+// Attention over a cache of a range, and behind that over what is new.
+TEST_F(RangePackageTest, KernelsLeaveOutWhatIsBehindASumOfTwoRanges) {
+  constexpr int64_t kPast = 37, kNew = 23, kRoom = kPast + kNew, kWidth = 24;
+  Builder b;
+  const ValueId past = b.Input({kPast, kWidth}), x = b.Input({kNew, kWidth}), cached = b.Input({}, DType::kI64),
+                fresh = b.Input({}, DType::kI64);
+  const ValueId total = b.Call("add", {cached, fresh}), inside = b.IsInside(kRoom, total);
+  NDArray counting(DType::kI64, {kRoom});
+  for (int64_t i = 0; i < kRoom; ++i) counting.Set(i, static_cast<double>(i));
+  const ValueId at = b.Call("sub", {b.Constant(std::move(counting)), cached});
+  const ValueId is_cached = b.Reshape(b.IsInside(kRoom, cached), {kRoom, 1});
+  const ValueId is_new = b.Reshape(b.IsInside(kNew, fresh), {kNew, 1});
+  const auto all_of = [&](ValueId v) {
+    const ValueId filled = b.Call("where", {is_new, b.Call("matmul", {v, b.Random({kWidth, kWidth})}), b.Scalar(0)});
+    const ValueId behind = b.Call("gather", {filled, at}, Builder::Int("axis", 0));
+    Attrs pads = Builder::Ints("pads", {0, 0, kNew, 0});
+    pads.Set("mode", "constant");
+    return b.Call("where", {is_cached, b.Call("pad", {past}, std::move(pads)), behind});
+  };
+  const ValueId queries = b.Call("matmul", {x, b.Random({kWidth, kWidth})});
+  const ValueId scores = b.Call("matmul", {queries, all_of(x)}, Builder::Int("trans_b", 1));
+  const ValueId seen = b.Call("where", {inside, scores, b.Scalar(-std::numeric_limits<double>::infinity())});
+  const ValueId values = b.Call("where", {b.Reshape(inside, {kRoom, 1}), all_of(x), b.Scalar(0)});
+  b.Output(b.Call("matmul", {b.Call("softmax", {seen}, Builder::Int("axis", 1)), values}));
+  b.Output(b.Call("identity", {fresh}));
+  b.g.extents = {{0, 0, 1}};
+  b.g.input_extents = {{0, 0, 2, 0}, {1, 0, 3, 1}};
+  b.g.hidden = 1;
+  b.g.hidden_inputs = 2;
+  const Graph given = b.g;
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  ASSERT_TRUE(WritePackage(b.g, *ParseTarget("host"), ChooseDefault, dir_).ok());
+  const absl::StatusOr<std::unique_ptr<LoadedPackage>> package = LoadPackage(dir_, 2);
+  ASSERT_TRUE(package.ok()) << package.status();
+  const auto poison = [](Shape shape) {
+    NDArray a(DType::kF32, std::move(shape));
+    for (int64_t i = 0; i < a.size(); ++i) a.Set(i, std::numeric_limits<double>::quiet_NaN());
+    return a;
+  };
+  Rng rng(7);
+  const NDArray cache = testing::RandomArray(rng, {kPast, kWidth}), rows = testing::RandomArray(rng, {kNew, kWidth});
+  for (const auto& [before, behind] : {std::pair<int64_t, int64_t>{0, 1}, {1, 1}, {20, 3}, {kPast, 1}, {0, kNew}}) {
+    ASSERT_TRUE((*package)->RunShaped({poison({kPast, kWidth}), poison({kNew, kWidth})}).ok());
+    const auto number = [](int64_t n) { return testing::Numbers(DType::kI64, {}, {static_cast<double>(n)}); };
+    const auto want = RunReference(given, std::vector<NDArray>{cache, rows, number(before), number(behind)});
+    const auto got = (*package)->RunShaped({FirstAlong(cache, 0, before), FirstAlong(rows, 0, behind)});
+    ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
+    ASSERT_EQ((*got)[0].shape(), (Shape{behind, kWidth}));
+    for (int64_t i = 0; i < (*got)[0].size(); ++i)
+      ASSERT_NEAR((*got)[0].At(i), (*want)[0].At(i), 1e-4) << before << "+" << behind << " at " << i;
+  }
+}
+
 TEST_F(RangePackageTest, KernelsOfWholeNumbersLeaveOutWhatARunDoesNotHave) {
   constexpr int64_t kMost = 45, kWidth = 24;
   Builder b;

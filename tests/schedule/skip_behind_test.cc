@@ -61,11 +61,11 @@ struct Skipped {
   ir::Func with, without;  // lowered
 };
 Skipped Skip(const ir::Func& scheduled, const std::vector<OperandFacts>& facts, const std::vector<Behind>& output) {
-  const std::optional<ir::Func> skipping = SkipBehind(scheduled, facts, output, 0);
+  const std::optional<Skipping> skipping = SkipBehind(scheduled, facts, output, {0});
   EXPECT_TRUE(skipping.has_value()) << ir::Text(scheduled);
   if (!skipping.has_value()) return {};
-  EXPECT_EQ(skipping->params.size(), scheduled.params.size() + 1);
-  const absl::StatusOr<ir::Func> with = Lower(*skipping), without = Lower(scheduled);
+  EXPECT_EQ(skipping->func.params.size(), scheduled.params.size() + 1);
+  const absl::StatusOr<ir::Func> with = Lower(skipping->func), without = Lower(scheduled);
   EXPECT_TRUE(with.ok() && without.ok()) << with.status() << without.status();
   return {*with, WithExtent(*without)};
 }
@@ -184,9 +184,9 @@ TEST(SkipBehindTest, PartsOfASumBeginEachWithATermOfTheirOwn) {
   const auto [part, step] = s.Split(s.Loops(block).back(), 6);
   s.Rfactor(block, part);
   ASSERT_TRUE(s.status().ok()) << s.status();
-  const std::optional<ir::Func> skipping = SkipBehind(s.func(), facts, {}, 0);
+  const std::optional<Skipping> skipping = SkipBehind(s.func(), facts, {}, {0});
   if (!skipping.has_value()) return;  // nor would that be wrong
-  const absl::StatusOr<ir::Func> with = Lower(*skipping), without = Lower(s.func());
+  const absl::StatusOr<ir::Func> with = Lower(skipping->func), without = Lower(s.func());
   ASSERT_TRUE(with.ok() && without.ok());
   for (int64_t extent : {1, 6, 7, 24})
     EXPECT_EQ(RunTold(*with, facts, extent), RunTold(WithExtent(*without), facts, extent)) << extent;
@@ -258,6 +258,60 @@ TEST(SkipBehindTest, TilesAreLeftOutInEachLine) {
   }
 }
 
+// A long loop over lines each of which ends behind the extent goes over parts of lines, which are left out at once.
+TEST(SkipBehindTest, PartsOfLinesAreLeftOutAtOnce) {
+  constexpr int64_t kLines = 8, kInLine = 96, kWidth = 16, kLanes = 8;
+  ir::ProgramBuilder b("twice");
+  const ir::Buffer in = b.Input("in", DType::kF32, {kLines, kInLine, kWidth});
+  b.MarkOutput(b.Compute("out", DType::kF32, {kLines, kInLine, kWidth},
+                         [&](const std::vector<Expr>& i) { return ir::Load(in, i) + ir::Load(in, i); }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  Schedule s(*program);
+  const std::vector<Loop> loops = s.Loops("out");
+  const auto [vectors, lane] = s.Split(s.Fuse(s.Fuse(loops[0], loops[1]), loops[2]), kLanes);
+  s.Vectorize(lane);
+  s.Parallel(vectors);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  const std::vector<OperandFacts> facts(1);
+  const std::vector<Behind> output = {Along(Behind::kUnread, program->params[1], 1)};
+  const std::optional<Skipping> skipping = SkipBehind(s.func(), facts, output, {0});
+  ASSERT_TRUE(skipping.has_value());
+  const auto is_part = [&](const ir::Stmt& loop) {
+    return loop->kind == ir::StmtKind::kFor && loop->for_kind == ir::ForKind::kParallel &&
+           loop->extent < kLines * kInLine * kWidth / kLanes;
+  };
+  EXPECT_TRUE(ir::AnyOf(skipping->func.body, is_part)) << ir::Text(skipping->func);
+  const Skipped f = Skip(s.func(), facts, output);
+  for (const int64_t extent : {int64_t{1}, int64_t{2}, int64_t{50}, kInLine - 1, kInLine}) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    for (int64_t i = 0; i < std::ssize(got); ++i) {
+      const bool before = i / kWidth % kInLine < extent;
+      ASSERT_EQ(got[static_cast<size_t>(i)], before ? want[static_cast<size_t>(i)] : kUntouched) << i << " " << extent;
+    }
+  }
+}
+
+// Lines of lines: what one extent leaves in short tiles goes over the parts that another one's lines are cut into.
+TEST(SkipBehindTest, ShortTilesOfOneExtentLieInPartsOfAnother) {
+  constexpr int64_t kLines = 8, kInLine = 64, kTile = 4;
+  const ir::Func program = PackedMatmul(8 * kLines * kInLine, kPanel, 2, kPanel);
+  std::vector<OperandFacts> facts(3);
+  facts[1].constant = facts[2].constant = true;
+  Behind rows = Along(Behind::kUnread, program.params.back(), 0), lines = rows;
+  rows.place = Expr(rows.index[0]) % Expr(kInLine);
+  lines.extent = 1;
+  lines.place = Expr(lines.index[0]) / Expr(kInLine) % Expr(kLines);
+  Schedule s(program);
+  ScheduleTiles(s, kTile, kPanel, 8);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  const std::optional<Skipping> skipping = SkipBehind(s.func(), facts, {rows, lines}, {0, 1});
+  ASSERT_TRUE(skipping.has_value());
+  EXPECT_EQ(skipping->extents, (std::vector<int>{0, 1}));
+  const absl::StatusOr<ir::Func> lowered = Lower(skipping->func);
+  EXPECT_TRUE(lowered.ok()) << lowered.status() << ir::Text(skipping->func);
+}
+
 // --- what is not read of operands
 
 // out[i] = the sum of `taps` elements of x from stride * i - pad on
@@ -272,8 +326,8 @@ std::string UnreadOfWindow(int64_t stride, int64_t pad, int64_t taps) {
                         }));
   const absl::StatusOr<ir::Func> program = b.Finish();
   EXPECT_TRUE(program.ok()) << program.status();
-  const auto unread =
-      UnreadOperands(*program, std::vector<OperandFacts>(1), {Along(Behind::kUnread, program->params[1], 0)}, 0);
+  const auto unread = UnreadOperands(*program, std::vector<OperandFacts>(1),
+                                     {Along(Behind::kUnread, program->params[1], 0)}, 0, Schedules::kAny);
   return unread[0] ? Text(*unread[0]) : "";
 }
 
@@ -310,7 +364,7 @@ TEST(UnreadOperandsTest, SumsAreReadBeforeBothEnds) {
   std::vector<OperandFacts> facts(3);
   facts[2].behind = {Along(Behind::kMask, seen, 0)};
   const std::vector<Behind> output = {Along(Behind::kUnread, program->params.back(), 0)};
-  const auto unread = UnreadOperands(*program, facts, output, 0);
+  const auto unread = UnreadOperands(*program, facts, output, 0, Schedules::kAny);
   ASSERT_TRUE(unread[0] && unread[1]);
   EXPECT_EQ(Text(*unread[0]), "0:0:0:d0");
   EXPECT_EQ(Text(*unread[1]), "0:0:0:d0");
@@ -318,6 +372,38 @@ TEST(UnreadOperandsTest, SumsAreReadBeforeBothEnds) {
   for (const int64_t extent : {1, 5, 9}) {
     const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
     EXPECT_TRUE(std::equal(got.begin(), got.begin() + extent * 9, want.begin())) << extent << ir::Text(f.with);
+  }
+}
+
+// out[i, j] = sum over k of a[i, k] * copy[k, j], where both are zero behind the end: loops add up terms in steps.
+TEST(UnreadOperandsTest, TermsThatLoopsLeaveOutAreNotRead) {
+  constexpr int64_t kTerms = 24, kStep = 4;
+  ir::ProgramBuilder b("product");
+  const ir::Buffer a = b.Input("a", DType::kF32, {kRows, kTerms}), c = b.Input("b", DType::kF32, {kTerms, 8});
+  const ir::Buffer copy =
+      b.Compute("copy", DType::kF32, {kTerms, 8}, [&](const std::vector<Expr>& i) { return ir::Load(c, i); });
+  b.MarkOutput(b.Reduce("out", DType::kF32, {kRows, 8}, {kTerms}, ir::Combiner::kSum,
+                        [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                          return ir::Load(a, {i[0], k[0]}) * ir::Load(copy, {k[0], i[1]});
+                        }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<OperandFacts> facts(2);
+  facts[0].behind = {Along(Behind::kValue, a, 1)};
+  facts[1].behind = {Along(Behind::kValue, c, 0)};
+  Schedule s(*program);
+  s.Unroll(s.Split(s.Loops("out").back(), kStep).second);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  EXPECT_FALSE(UnreadOperands(s.func(), facts, {}, 0, Schedules::kAny)[1].has_value());
+  const std::optional<Behind> unread = UnreadOperands(s.func(), facts, {}, 0, Schedules::kThisOne)[1];
+  ASSERT_TRUE(unread.has_value()) << ir::Text(s.func());
+  EXPECT_EQ(Text(*unread), absl::StrCat("0:0:0:d0 - ", kStep - 1));
+  // What is so far behind may be no number.
+  const Skipped f = Skip(s.func(), facts, {});
+  facts[1].behind = {Along(Behind::kUnread, c, 0)};
+  for (const int64_t extent : {int64_t{4}, int64_t{8}, kTerms}) {  // where steps end
+    const std::vector<double> got = RunTold(f.with, facts, extent);
+    EXPECT_TRUE(std::ranges::none_of(got, [](double x) { return std::isnan(x); })) << extent << ir::Text(f.with);
   }
 }
 
@@ -334,7 +420,7 @@ TEST(UnreadOperandsTest, PlacesAndPartsOfDivisionsAreRead) {
     const absl::StatusOr<ir::Func> program = b.Finish();
     EXPECT_TRUE(program.ok()) << program.status();
     const std::vector<Behind> output = {Along(Behind::kUnread, program->params.back(), 0)};
-    return UnreadOperands(*program, std::vector<OperandFacts>(2), output, 0)[0].has_value();
+    return UnreadOperands(*program, std::vector<OperandFacts>(2), output, 0, Schedules::kAny)[0].has_value();
   };
   EXPECT_FALSE(unread_of(true));
   EXPECT_FALSE(unread_of(false));
@@ -344,13 +430,13 @@ TEST(SkipBehindTest, NothingIsLeftOutThatSomebodyReads) {
   const ir::Func program = Matmul(4, kColumns, kRows);
   std::vector<OperandFacts> facts(2);
   facts[1].constant = true;
-  EXPECT_FALSE(SkipBehind(program, facts, {}, 0).has_value());
+  EXPECT_FALSE(SkipBehind(program, facts, {}, {0}).has_value());
   facts[0].behind = {Along(Behind::kUnread, program.params[0], 1)};  // a sum of what is not there is no number
-  EXPECT_FALSE(SkipBehind(program, facts, {}, 0).has_value());
+  EXPECT_FALSE(SkipBehind(program, facts, {}, {0}).has_value());
   // Of another extent.
   Behind other = Along(Behind::kUnread, program.params.back(), 0);
   other.extent = 1;
-  EXPECT_FALSE(SkipBehind(program, facts, {other}, 0).has_value());
+  EXPECT_FALSE(SkipBehind(program, facts, {other}, {0}).has_value());
 }
 
 // --- what is known of results
@@ -450,6 +536,48 @@ TEST(BehindFactsTest, WhatAnUnreadPlaceNamesIsUnread) {
   const OperandFacts unread{.behind = {Along(Behind::kUnread, ids, 0)}};
   const auto row = [&](const std::vector<Expr>& i) { return ir::Load(table, {ir::Load(ids, {i[0]}), i[1]}); };
   EXPECT_EQ(KnownOf(Elementwise({ids, table}, {6, 4}, row), {unread, {.constant = true}}), Texts{"0:0:0:d0"});
+}
+
+TEST(BehindFactsTest, ASumOfExtentsIsANumberOfItsOwn) {
+  ir::ProgramBuilder b("sum");
+  const ir::Buffer x = b.Input("x", DType::kI64, {}), y = b.Input("y", DType::kI64, {}),
+                   z = b.Input("z", DType::kI64, {});
+  b.MarkOutput(b.Compute("out", DType::kI64, {}, [&](const std::vector<Expr>&) {
+    return ir::Load(x, {}) + ir::Load(y, {}) + ir::Load(z, {});
+  }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  const OperandFacts one{.limit = ExtentItself(0, 1, 6)}, other{.limit = ExtentItself(1, 0, 9)}, number{.number = 5};
+  const auto sum_of = [&](const std::vector<OperandFacts>& facts) {
+    return BehindFacts(*program, facts).SumOf(program->params.back());
+  };
+  const std::optional<NumberRange> sum = sum_of({one, other, number});
+  ASSERT_TRUE(sum.has_value());
+  EXPECT_EQ(sum->least, 6);
+  EXPECT_EQ(sum->most, 20);
+  EXPECT_FALSE(sum_of({one, other, {}}).has_value()) << "a number that nothing is known of";
+  EXPECT_FALSE(sum_of({one, number, number}).has_value()) << "it grows with one extent";
+}
+
+// Blocks that write a buffer may stand behind those that read it, as in copies of a loop's body.
+TEST(BehindFactsTest, WhatAllCopiesOfABlockSayIsKnownInEachOfThem) {
+  ir::ProgramBuilder b("copies");
+  const ir::Buffer x = b.Input("x", DType::kF32, {kColumns}), inside = b.Input("inside", DType::kBool, {kColumns});
+  const ir::Buffer chosen = b.Compute("chosen", DType::kF32, {kColumns}, [&](const std::vector<Expr>& i) {
+    return ir::Select(ir::Load(inside, i), ir::Load(x, i), ir::Float(0));
+  });
+  b.MarkOutput(b.Compute("out", DType::kF32, {kColumns},
+                         [&](const std::vector<Expr>& i) { return ir::Load(chosen, i) * ir::Float(2); }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  Schedule s(*program);
+  const auto [outer, inner] = s.Split(s.Loops("out")[0], 8);
+  s.ComputeAt("chosen", outer);
+  s.Partition(outer);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  std::vector<OperandFacts> facts(2);
+  facts[1].behind = {Along(Behind::kMask, inside, 0)};
+  EXPECT_EQ(KnownOf(s.func(), facts), Texts{"1:0:0:d0"}) << ir::Text(s.func());
 }
 
 }  // namespace

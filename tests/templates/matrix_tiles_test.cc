@@ -5,11 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "compiler/ops/rounded_products.h"
-#include "compiler/schedule/lower.h"
-#include "compiler/schedule/skip_behind.h"
-#include "tests/templates/check_gpu.h"
 #include "tests/templates/check_templates.h"
 #include "tests/templates/covering_configs.h"
+#include "tests/templates/known_extent.h"
 
 namespace temper {
 namespace {
@@ -124,20 +122,11 @@ absl::StatusOr<NDArray> InterpretRows(const Workload& w, const Kernel& kernel, s
   const Shape shape = w.output().PhysicalShape();
   Behind rows{.shape = shape, .index = IndexOf(shape.size()), .place = {}};
   rows.place = ir::Expr(rows.index[shape.size() - 2]);
-  const std::optional<ir::Func> told =
-      SkipBehind(kernel.scheduled, std::vector<OperandFacts>(w.inputs.size()), {rows}, 0);
+  const std::optional<Skipping> told =
+      SkipBehind(kernel.scheduled, std::vector<OperandFacts>(w.inputs.size()), {rows}, {0});
   if (!told.has_value()) return all;
   ++shortened;
-  const ir::Buffer parameter = told->params[told->params.size() - 2];
-  ir::Func known = *told;
-  known.params.erase(known.params.end() - 2);
-  known.body = ir::RewriteExprs(known.body, [&](const ir::Expr& e) {
-    return ir::Rewrite(e, [&](const ir::Expr& node) {
-      return node->kind == ir::ExprKind::kLoad && node->buffer == parameter ? ir::Expr(extent) : ir::Expr();
-    });
-  });
-  Kernel shorter = kernel;
-  TEMPER_ASSIGN_OR_RETURN(shorter.main, Lower(known));
+  TEMPER_ASSIGN_OR_RETURN(const Kernel shorter, OfExtent(kernel, *told, extent));
   TEMPER_ASSIGN_OR_RETURN(const NDArray some, InterpretKernel(w, shorter, inputs));
   for (int64_t i = 0; i < all.size(); ++i) {
     if (i / shape.back() % shape[shape.size() - 2] < extent) all.Set(i, some.At(i));

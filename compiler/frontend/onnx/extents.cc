@@ -568,9 +568,24 @@ absl::StatusOr<ValueId> LyingAlong(Context& c, ValueId vector, int64_t axis, Val
   return c.Reshape(vector, std::move(along));
 }
 
+namespace {
+std::string FilledTold(ValueId v, int64_t axis, double value) {
+  return absl::StrCat(v, " has ", value, " behind its end along ", axis);
+}
+}  // namespace
+
+absl::StatusOr<ValueId> FilledToVary(Context& c, ValueId v, int64_t axis, double value) {
+  const Varyings own = c.VaryingsOf(v);
+  TEMPER_ASSIGN_OR_RETURN(v, FilledAlong(c, v, axis, value));
+  c.SetVaryings(v, own);
+  c.KeepMade(FilledTold(v, axis, value), v);
+  return v;
+}
+
 absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value) {
   const Varying* varying = c.VaryingAlong(v, axis);
   if (varying == nullptr) return v;
+  if (c.Made(FilledTold(v, axis, value)) == v) return WholeAlong(c, v, axis);
   Varyings rest = Without(c.VaryingsOf(v), axis);
   TEMPER_ASSIGN_OR_RETURN(ValueId within, WithinExtent(c, *varying, c.ShapeOf(v)[static_cast<size_t>(axis)]));
   TEMPER_ASSIGN_OR_RETURN(within, LyingAlong(c, within, axis, v));

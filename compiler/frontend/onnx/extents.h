@@ -32,6 +32,8 @@ absl::StatusOr<ValueId> Filled(Context& c, ValueId v, double value);
 absl::StatusOr<ValueId> LyingAlong(Context& c, ValueId vector, int64_t axis, ValueId like);
 // As Filled, along this axis alone.
 absl::StatusOr<ValueId> FilledAlong(Context& c, ValueId v, int64_t axis, double value);
+// The same, as a value that varies as before, of which it is known: FilledAlong of it is nothing more.
+absl::StatusOr<ValueId> FilledToVary(Context& c, ValueId v, int64_t axis, double value);
 // `v` with whatever is behind its end along the axis, as a value whose extent there is known.
 absl::StatusOr<ValueId> WholeAlong(Context& c, ValueId v, int64_t axis);
 // Readies places and updates of a scatter into `data`, which are as many: those behind the end go nowhere. Lines that

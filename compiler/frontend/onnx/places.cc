@@ -262,7 +262,8 @@ absl::StatusOr<ValueId> BehindRanges(Context& c, const std::vector<ValueId>& par
     TEMPER_ASSIGN_OR_RETURN(all, c.Call("where", {}, {before, part, all}));
   }
   c.AddVaryings(all, {{axis, ends.back()}});
-  return all;
+  // Keys and values are multiplied next, and are outputs too: so zeros are a part of the kernel that makes both.
+  return IsFloat(c.TypeOf(all).dtype) ? FilledToVary(c, all, axis, 0) : all;
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ class LayoutPass {
   absl::Status Visit(Node node);
   absl::Status ReadInOrder(Node& node, size_t operand, const std::vector<int>& perm);
   void Choose(const Node& node);
+  bool LeavesInOrder(ValueId v, int depth) const;
   std::vector<int> ElementwiseOrder(const Node& node);
   std::vector<int> MoveOrder(const Node& node);
   std::vector<int> ReductionOrder(const Node& node);
@@ -136,10 +137,23 @@ bool LayoutPass::IsPickedOften(const Node& node) const {
   return picked >= NumElements(in.shape);
 }
 
+// Whether the caller gets it in its order, through elementwise work, other axes and ends of lines alone.
+bool LayoutPass::LeavesInOrder(ValueId v, int depth) const {
+  if (depth == 0) return false;
+  return IsOutput(v) || std::ranges::any_of(readers_[v], [&](int n) {
+           const Node& node = nodes_[n];
+           const bool elementwise = FindOp(node.op)->pattern == OpPattern::kElementwise &&
+                                    g_.values[node.output].type.shape == g_.values[v].type.shape;
+           const bool keeps = MoveOf(node) == Move::kReshapes || FindOp(node.op)->counted;
+           return (elementwise || (keeps && node.inputs[0] == v)) && LeavesInOrder(node.output, depth - 1);
+         });
+}
+
 std::vector<int> LayoutPass::ElementwiseOrder(const Node& node) {
   const Shape& shape = TypeOf(node.output).shape;
   const TensorType* first = nullptr;
   const TensorType* partial = nullptr;
+  bool row_major = false;  // an operand
   for (ValueId v : node.inputs) {
     if (v == kNoValue || g_.values[v].is_constant) continue;
     const TensorType& t = TypeOf(v);
@@ -147,9 +161,11 @@ std::vector<int> LayoutPass::ElementwiseOrder(const Node& node) {
       from_anchor_[node.output] = true;
       return t.perm;
     }
+    row_major |= t.shape == shape && t.perm.empty();
     if (t.shape == shape && (first == nullptr || first->perm.empty())) first = &t;
     if (t.shape.size() == shape.size() && !t.perm.empty()) partial = &t;
   }
+  if (row_major && LeavesInOrder(node.output, 5)) return {};
   if (first != nullptr) return first->perm;
   return partial != nullptr ? partial->perm : std::vector<int>();
 }

@@ -8,6 +8,7 @@
 
 #include "base/strides.h"
 #include "compiler/frontend/onnx/extents.h"
+#include "compiler/graph/alias.h"
 #include "compiler/graph/behind.h"
 #include "compiler/graph/extract.h"
 #include "compiler/graph/pipeline.h"
@@ -317,6 +318,25 @@ TEST(OnnxRangeSum, ADecoderWithPositions) { ExpectAsOfKnownLengths(Decoder(MaskB
 TEST(OnnxRangeSum, ADecoderWithAMaskOfParts) { ExpectAsOfKnownLengths(Decoder(MaskByParts), kRanges); }
 TEST(OnnxRangeSum, ADecoderWithAMaskThatIsWrittenInPlace) {
   ExpectAsOfKnownLengths(Decoder(MaskWrittenInPlace), kRanges);
+}
+
+// With zeros behind their end, for the product that follows, and in the order of the outputs that they are.
+TEST(OnnxRangeSum, WhatIsNewIsPutBehindACacheByKernelsThatMoveAlone) {
+  absl::StatusOr<Graph> g =
+      Decoder(MaskByPositions).Import({.dims = {{"batch", 1}, {"past", DimLength(0, 4)}, {"seq", DimLength(1, 3)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  ASSERT_TRUE(Optimize(*g, Target{}).ok());
+  std::vector<std::string> makers;  // of keys and values, as large as they may be
+  const Aliases aliases(*g);
+  for (const Group& group : g->groups) {
+    const Extracted kernel = *Extract(*g, group);
+    const TensorType& type = g->values[static_cast<size_t>(kernel.output)].type;
+    const bool all = IsFloat(type.dtype) && NumElements(type.shape) == kHeads * (4 + 3) * kSize;
+    if (all && !aliases.Have(group)) makers.push_back(kernel.workload.calls[0].op);
+  }
+  // What is chosen and what is zero is a part of the kernels that move, and none turns the order.
+  EXPECT_THAT(makers, ::testing::Each(::testing::AnyOf("pad", "gather", "compact")));
+  EXPECT_EQ(std::ranges::count(makers, "compact"), 2);
 }
 
 TEST(OnnxRangeSum, ADecoderOfOneNewTokenOrOfOneExample) {

@@ -555,6 +555,15 @@ TEST(Layout, AttentionMovesNothing) {
   }
 }
 
+TEST(Layout, WhatTheCallerGetsOfOperandsInTwoOrdersIsInItsOwn) {
+  Builder b;
+  const ValueId x = b.Input({1, 2, 6, 4}), turned = b.Transpose(b.Input({1, 6, 2, 4}), {0, 2, 1, 3});
+  const ValueId chosen = b.Call("where", {b.Input({6, 1}, DType::kBool), x, b.Call("relu", {turned})});
+  b.Output(b.Reshape(b.Call("tanh", {chosen}), {2, 6, 4}));
+  Apply(passes::ChooseLayouts, b.g);
+  EXPECT_EQ(CountOps(b.g, "layout_copy"), 0) << Text(b.g);
+}
+
 // Pixels of an image by place, as GridSample reads them.
 TEST(Layout, AnImageWhosePixelsArePickedOftenIsCopiedOnce) {
   for (const bool often : {true, false}) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "base/strides.h"
 #include "tests/frontend/model_builder.h"
@@ -22,7 +23,7 @@ struct RangeChain {
 };
 
 inline void Weights(ModelBuilder& m, const char* name, const std::vector<int64_t>& shape) {
-  Rng rng(11);
+  Rng rng(StableHash(name));  // others under another name
   std::vector<float> data(static_cast<size_t>(NumElements(shape)));
   for (float& v : data) v = static_cast<float>(rng.Uniform() - 0.5);
   m.Floats(name, shape, data);

@@ -13,6 +13,8 @@
 namespace temper::passes {
 namespace {
 
+constexpr int kFewSteps = 8;  // from a value to an output
+
 // What convolutions read and write, on every target: the lanes of a CPU's vectors and a GPU's neighbouring threads have
 // neighbouring channels, so channels come last.
 const std::vector<int> kConvOrder = {0, 2, 3, 1};
@@ -165,7 +167,7 @@ std::vector<int> LayoutPass::ElementwiseOrder(const Node& node) {
     if (t.shape == shape && (first == nullptr || first->perm.empty())) first = &t;
     if (t.shape.size() == shape.size() && !t.perm.empty()) partial = &t;
   }
-  if (row_major && LeavesInOrder(node.output, 5)) return {};
+  if (row_major && LeavesInOrder(node.output, kFewSteps)) return {};
   if (first != nullptr) return first->perm;
   return partial != nullptr ? partial->perm : std::vector<int>();
 }
@@ -248,7 +250,8 @@ void LayoutPass::Choose(const Node& node) {
   if (pattern == OpPattern::kAnchor) from_anchor_[node.output] = true;
   // What computes nothing on the way may as well write the caller's order at once.
   const bool anchored = pattern == OpPattern::kAnchor || pattern == OpPattern::kElementwise;
-  if (IsOutput(node.output) && !anchored) perm.clear();
+  const bool picks = MoveOf(node) == Move::kPicks && LeavesInOrder(node.output, kFewSteps);
+  if ((IsOutput(node.output) && !anchored) || picks) perm.clear();
   if (std::is_sorted(perm.begin(), perm.end())) perm.clear();
   TypeOf(node.output).perm = perm;
   if (pattern == OpPattern::kElementwise) OrderConstants(node);

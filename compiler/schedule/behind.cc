@@ -19,7 +19,7 @@ using ir::StmtNode;
 using nest::VarSet;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int kMostPasses = 4;
+constexpr int kMostPasses = 4;                      // over the blocks: each may know what the one before it has found
 constexpr int64_t kLargestStep = int64_t{1} << 30;  // whose products are no more than 64 bits
 
 bool IsSame(const BehindFacts::Place& a, const BehindFacts::Place& b) {

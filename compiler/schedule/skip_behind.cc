@@ -485,9 +485,9 @@ class Skipper {
   const std::set<const ir::BufferNode*> places_;
   const Buffer parameter_ = ir::MakeBuffer(UniqueBufferName(func_, "extent"), DType::kI64, {});
   std::map<const ir::BufferNode*, std::optional<Behind>> unread_;
-  std::map<std::string, std::vector<Expr>> places_of_;  // by block
-  ShortTiles* tiles_ = nullptr;
-  std::unordered_map<const ir::VarNode*, int64_t> lines_;
+  std::map<std::string, std::vector<Expr>> places_of_;     // by block
+  ShortTiles* tiles_ = nullptr;                            // the caller's, while it runs
+  std::unordered_map<const ir::VarNode*, int64_t> lines_;  // see lines()
   ir::Simplifier loops_;
   VarSet in_tiles_;  // loops of what one instruction does: it does all of it
   bool skips_ = false;

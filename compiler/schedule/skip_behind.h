@@ -24,7 +24,8 @@ struct Skipping {
 std::optional<Skipping> SkipBehind(const ir::Func& scheduled, std::vector<OperandFacts> operands,
                                    const std::vector<Behind>& output, const std::set<int>& extents);
 
-// Terms that change nothing may be read in all schedules but one, whose loops are known to leave them out.
+// What an answer holds for: any schedule of the function, or the one that it has, whose loops are known to leave out
+// terms that change nothing.
 enum class Schedules : uint8_t { kAny, kThisOne };
 // Of each operand what none reads of the iterations that SkipBehind leaves out; nullopt: all may be read.
 std::vector<std::optional<Behind>> UnreadOperands(const ir::Func& f, const std::vector<OperandFacts>& operands,

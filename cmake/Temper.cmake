@@ -60,24 +60,33 @@ endfunction()
 
 set(TEMPER_TEST_OPTIMIZATION -O1 CACHE STRING "How tests are compiled, which wait for what they test and not for themselves")
 
-# temper_test(NAME SOURCES ... DEPS ... LABELS unit|fuzz|golden|integration): a GoogleTest program, one ctest entry.
+# temper_test(NAME SOURCES ... DEPS ... LABELS unit|fuzz|golden|integration): a GoogleTest program. Each of its sources
+# with tests, X_test.cc, is an entry of ctest and a process of its own: NAME.X, or NAME where there is one.
 # Intent labels: unit (small, exact), fuzz (random against simple), golden (texts), integration (processes); sandboxed
 # beside them where measuring children run under the sandbox's filter and limits, which ThreadSanitizer does not bear.
 # The folder's name is a label too, and FOLDER_tests is the target that builds all tests of a folder.
 function(temper_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
-  find_package(GTest REQUIRED)
   add_executable(${name} ${ARG_SOURCES})
   temper_program(${name})
   target_compile_definitions(${name} PRIVATE TEMPER_SOURCE_DIR="${CMAKE_SOURCE_DIR}" TEMPER_BINARY_DIR="${CMAKE_BINARY_DIR}")
   target_compile_options(${name} PRIVATE ${TEMPER_TEST_OPTIMIZATION})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests UNITY_BUILD OFF)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} temper_test_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   if(NOT TARGET ${folder}_tests)
     add_custom_target(${folder}_tests)
   endif()
   add_dependencies(${folder}_tests ${name})
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS};${folder}" TIMEOUT 600)
+
+  list(FILTER ARG_SOURCES INCLUDE REGEX "_test\\.cc$")
+  list(LENGTH ARG_SOURCES count)
+  foreach(source ${ARG_SOURCES})
+    string(REGEX REPLACE "(.*/)?(.*)_test\\.cc$" "${name}.\\2" entry ${source})
+    if(count EQUAL 1)
+      set(entry ${name})
+    endif()
+    add_test(NAME ${entry} COMMAND ${name} --file=${source})
+    set_tests_properties(${entry} PROPERTIES LABELS "${ARG_LABELS};${folder}" TIMEOUT 600)
+  endforeach()
 endfunction()

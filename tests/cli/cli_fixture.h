@@ -34,6 +34,11 @@ struct Result {
   }
 };
 
+inline std::string Bytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 // `before`: what the shell does first.
 inline Result Temper(const std::string& arguments, const std::string& before = "") {
   std::FILE* pipe = popen((before + kBin + "temper " + arguments + " 2>&1").c_str(), "r");

@@ -11,15 +11,10 @@
 namespace temper::cli_test {
 namespace {
 
-std::string Bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // A program in the background; killed with the object.
-class Process {
+class Background {
  public:
-  explicit Process(std::vector<std::string> args) {
+  explicit Background(std::vector<std::string> args) {
     pid_ = fork();
     if (pid_ != 0) return;
     std::vector<char*> argv;
@@ -28,7 +23,7 @@ class Process {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  ~Process() { End(SIGTERM); }
+  ~Background() { End(SIGTERM); }
   int End(int signal) {
     if (pid_ <= 0) return code_;
     if (signal != 0) kill(pid_, signal);
@@ -472,7 +467,7 @@ TEST_F(CliTest, AModelThatWasNoFasterTunedIsBuiltUntuned) {
       job.build_with = verdict;
       ASSERT_TRUE((*store)->UpdateJob(job).ok());
     }
-    Process server({kBin + "temper-server", "--db", db, "--listen", address});
+    Background server({kBin + "temper-server", "--db", db, "--listen", address});
     while (Temper("devices --server " + address).code != 0) ASSERT_TRUE(server.Running());
     for (const std::string& source : {"--server " + address, "--db " + db}) {
       const Result compiled = Temper("compile " + model_ + " " + source + " -o " + dir_ + "/package");
@@ -511,7 +506,7 @@ TEST_F(CliTest, ADatabaseThatCannotBeUsedIsOneLineAndIsLeftAlone) {
   refused("", dir_ + "/newer.db", "newer");
   fs::copy_file(db, dir_ + "/full.db");
   refused("ulimit -f 4; ", dir_ + "/full.db", "full.db");  // as a full disk, nothing may grow
-  Process server({kBin + "temper-server", "--db", db, "--listen", "unix:" + dir_ + "/server"});
+  Background server({kBin + "temper-server", "--db", db, "--listen", "unix:" + dir_ + "/server"});
   while (Temper("devices --server unix:" + dir_ + "/server").code != 0) ASSERT_TRUE(server.Running());
   const Result held = Temper("tune " + model_ + " --trials 4 --db " + db);
   EXPECT_EQ(held.code, 1);
@@ -597,12 +592,12 @@ TEST_F(CliTest, TunesForAnotherTargetThatRunsHere) {
 TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {
   const std::string address = "unix:" + dir_ + "/server", db = dir_ + "/fleet.db",
                     server_option = " --server " + address;
-  Process server({kBin + "temper-server", "--db", db, "--listen", address});
+  Background server({kBin + "temper-server", "--db", db, "--listen", address});
   auto worker = [&](const std::string& key) {
     return std::vector<std::string>{kBin + "temper-worker", "--server", address, "--key", key};
   };
-  auto a = std::make_unique<Process>(worker("a"));
-  Process b(worker("b"));
+  auto a = std::make_unique<Background>(worker("a"));
+  Background b(worker("b"));
   // Each look is a call to the server, which answers with what it knows at that moment.
   auto state_of = [&](const std::string& key) {
     for (const nlohmann::json& device : Temper("devices --json" + server_option).Lines()) {
@@ -616,11 +611,11 @@ TEST_F(CliTest, AFleetServesKeysAndOutlivesAWorker) {
   EXPECT_EQ(nobody.code, 1);
   EXPECT_NE(nobody.out.find("'c'"), std::string::npos) << nobody.out;
 
-  Process tune({kBin + "temper", "tune", model_, "--server", address, "--device", "a", "--trials", "30"});
+  Background tune({kBin + "temper", "tune", model_, "--server", address, "--device", "a", "--trials", "30"});
   while (tune.Running() && state_of("a") != "measuring") {
   }
   a->End(SIGKILL);
-  a = std::make_unique<Process>(worker("a"));
+  a = std::make_unique<Background>(worker("a"));
   EXPECT_EQ(tune.End(0), 0);
   int trials = 0;
   for (const nlohmann::json& record : Temper("db list --json --db " + db).Lines()) {

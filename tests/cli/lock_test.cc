@@ -14,11 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string Bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // Every file of a package.
 std::map<std::string, std::string> Contents(const std::string& dir) {
   std::map<std::string, std::string> files;

@@ -69,7 +69,7 @@ constexpr conformance::Shape kLayers[] = {
     {"gpu.pixels", "(f16[1,2048,7,7]@0231) reduce_mean(0; axes=[2,3] keepdims=1) -> f16[1,2048,1,1]@0231; anchor=0"},
 };
 
-Target TargetOf(std::string_view arch) { return ParseTarget(absl::StrCat("cuda:", std::string(arch))).value(); }
+Target OfArch(std::string_view arch) { return ParseTarget(absl::StrCat("cuda:", std::string(arch))).value(); }
 
 // None where the template is not for the target.
 std::vector<Workload> WorkloadsOf(const conformance::Subject& subject, const Target& target) {
@@ -164,7 +164,7 @@ Said Compile(const conformance::Subject& subject, std::span<const std::string_vi
     std::vector<Program> programs;
     std::vector<std::future<absl::StatusOr<Artifact>>> artifacts;
     for (const std::string_view arch : archs) {
-      Program program = ProgramOf(subject, TargetOf(arch), kind, rng);
+      Program program = ProgramOf(subject, OfArch(arch), kind, rng);
       EXPECT_TRUE(kind == Registers::kTooMany || !program.inputs.empty()) << subject.name() << " " << arch;
       if (program.inputs.empty()) continue;
       artifacts.push_back(std::async(std::launch::async, CompileForCuda, program.inputs, program.target));
@@ -180,12 +180,12 @@ Said Compile(const conformance::Subject& subject, std::span<const std::string_vi
   return said;
 }
 
-class CudaTemplates : public ::testing::TestWithParam<size_t> {};  // a number of kSubjects
-INSTANTIATE_TEST_SUITE_P(All, CudaTemplates, ::testing::Range(size_t{0}, std::size(kSubjects)));
+class NvrtcTemplates : public ::testing::TestWithParam<size_t> {};  // a number of kSubjects
+INSTANTIATE_TEST_SUITE_P(All, NvrtcTemplates, ::testing::Range(size_t{0}, std::size(kSubjects)));
 
 // Few spill of the configs that are legal, and few do not of those that registers alone forbid. A few architectures for
 // each template, side by side, and others for the next one.
-TEST_P(CudaTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicted) {
+TEST_P(NvrtcTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicted) {
   SKIP_WITHOUT_NVRTC();
   const conformance::Subject& subject = kSubjects[GetParam()];
   const std::string name = subject.name();
@@ -193,7 +193,7 @@ TEST_P(CudaTemplates, CompileToTheSharedMemoryAndNearTheRegistersThatArePredicte
   const conformance::Draw draw(kConfigs);
   std::vector<std::string_view> archs;
   for (const std::string_view arch : kArchs) {
-    if (!WorkloadsOf(subject, TargetOf(arch)).empty()) archs.push_back(arch);
+    if (!WorkloadsOf(subject, OfArch(arch)).empty()) archs.push_back(arch);
   }
   if (!draw.many) {
     std::ranges::rotate(archs,
@@ -221,7 +221,7 @@ TEST(CudaNvrtc, Tf32CompilesToItsInstructionOnEachGeneration) {
   constexpr conformance::Subject kSubject = {"gpu.mma", true};
   for (const char* arch : {"sm_80", "sm_90", "sm_100", "sm_120"}) {
     SCOPED_TRACE(arch);
-    const Target target = TargetOf(arch);
+    const Target target = OfArch(arch);
     const Workload w = WorkloadsOf(kSubject, target).front();
     const Config config = FindTemplate("gpu.mma")->space(w, target).Enumerate(1)[0];
     const absl::StatusOr<Artifact> artifact =
@@ -236,7 +236,7 @@ TEST(CudaNvrtc, Tf32CompilesToItsInstructionOnEachGeneration) {
 // Left alone, ptxas 13.0 gives the first of these 48 registers, and spills, so that more blocks of 64 threads fit.
 TEST(CudaNvrtc, FewBlocksAtOnceAreBetterThanSpills) {
   SKIP_WITHOUT_NVRTC();
-  const Target target = TargetOf("sm_120");
+  const Target target = OfArch("sm_120");
   const Workload w = Parse(
       "(f16[2,17,16], f16[2,33,16], f16[33], f16[2,33,24]) matmul(0,1; trans_b=1) -> f16[2,17,33]; add(4,2) -> "
       "f16[2,17,33]; softmax(5; axis=2) -> f16[2,17,33]; matmul(6,3) -> f16[2,17,24]; anchor=3");
@@ -260,7 +260,7 @@ TEST(CudaNvrtc, ProductsOfTeamsCompileForTheirOwnArchitectureAlone) {
   const Config config = ParseConfig("wm=2,wn=1,tm=1,tn=16,bk=64,stages=3").value();
   for (const char* name : {"sm_90", "sm_90a"}) {
     SCOPED_TRACE(name);
-    const Target target = TargetOf(name);
+    const Target target = OfArch(name);
     const absl::StatusOr<Kernel> kernel = BuildKernel(w, "gpu.wgmma", config, target);
     ASSERT_TRUE(kernel.ok()) << kernel.status();
     const std::vector<CodegenInput> inputs = {{"k", kernel->main}};
@@ -274,7 +274,7 @@ TEST(CudaNvrtc, ProductsOfTeamsCompileForTheirOwnArchitectureAlone) {
     EXPECT_THAT(EmitCudaText(inputs, target, "ptx").value(),
                 HasSubstr("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"));
     EXPECT_THAT(EmitCudaText(inputs, target, "ptxas").value(), Not(HasSubstr("serial")));
-    const absl::Status other = CompileForCuda(inputs, TargetOf("sm_100")).status();
+    const absl::Status other = CompileForCuda(inputs, OfArch("sm_100")).status();
     EXPECT_EQ(other.message(), "sm_100 has no products of teams of warps");
   }
 }

@@ -45,7 +45,7 @@ ir::Func Gathered() {
 }
 
 // c[i][j] = a[j][i], in squares of vectors.
-ir::Func Transposed() {
+ir::Func TransposedRows() {
   const ir::Buffer a = ir::MakeBuffer("a", DType::kF32, {16, 8}), c = ir::MakeBuffer("c", DType::kF32, {8, 16});
   const Var o = ir::MakeVar("o"), i = ir::MakeVar("i"), v = ir::MakeVar("v");
   const Expr j = Expr(o) * Expr(8) + Expr(v);
@@ -93,7 +93,7 @@ Sections Current() {
   for (const char* target : {"llvm:x86-64-v3", "llvm:x86-64-v4"}) {
     for (const auto& [name, nest] :
          {std::pair("tiles", Tiles()), std::pair("rows", Rows()), std::pair("padded", Padded()),
-          std::pair("gathered", Gathered()), std::pair("transposed", Transposed())}) {
+          std::pair("gathered", Gathered()), std::pair("transposed", TransposedRows())}) {
       const absl::StatusOr<std::string> code = EmitText({{"kernel", nest}}, *ParseTarget(target), "emitted");
       EXPECT_TRUE(code.ok()) << code.status();
       if (code.ok()) sections[absl::StrCat(name, " for ", target)] = {HashText(StableHash(*code)), ir::Text(nest)};

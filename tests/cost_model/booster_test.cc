@@ -15,7 +15,7 @@
 namespace temper {
 namespace {
 
-constexpr double kFailed = std::numeric_limits<double>::infinity();
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // A template of any "toy" whose draft says nothing of the knob "order", which is what decides.
 void RegisterToy() {
@@ -55,7 +55,7 @@ void RegisterToy() {
   (void)once;
 }
 
-Workload Toy(int64_t size) {
+Workload ToyProduct(int64_t size) {
   Workload w;
   w.inputs.push_back({{DType::kF32, {size}, {}}, false});
   w.calls.push_back({"toy", {}, {0}, {DType::kF32, {size}, {}}});
@@ -79,7 +79,7 @@ std::vector<Booster> Trained(std::span<const Booster> base = {}) {
   BoosterTrainer trainer(Machine(), base);
   int group = 0;
   for (int64_t size : {16, 40, 100, 250, 600}) {
-    const Workload w = Toy(size);
+    const Workload w = ToyProduct(size);
     for (const Config& c : Configs(w)) EXPECT_TRUE(trainer.Add(w, group, "toy.knobs", c, Seconds(w, c)).ok());
     ++group;
   }
@@ -110,32 +110,32 @@ TEST(Booster, KnowsShapesThatItWasNotTrainedOn) {
   EXPECT_EQ(boosters[0].isa, "avx2");
   EXPECT_EQ(boosters[0].tasks, 5);
   EXPECT_EQ(boosters[0].samples, 75);
-  EXPECT_LT(PairsRight(Toy(150), {}), 0.85);
-  EXPECT_GT(PairsRight(Toy(150), boosters), 0.9);
+  EXPECT_LT(PairsRight(ToyProduct(150), {}), 0.85);
+  EXPECT_GT(PairsRight(ToyProduct(150), boosters), 0.9);
 }
 
 TEST(Booster, OfAnotherTemplateChangesNothing) {
   std::vector<Booster> boosters = Trained();
   boosters[0].template_name = "toy.other";
-  EXPECT_EQ(PairsRight(Toy(150), boosters), PairsRight(Toy(150), {}));
+  EXPECT_EQ(PairsRight(ToyProduct(150), boosters), PairsRight(ToyProduct(150), {}));
 }
 
 TEST(Booster, TrainingGoesOnFromABase) {
   const std::vector<Booster> base = Trained();
   BoosterTrainer trainer(Machine(), base);
-  const Workload w = Toy(90);
+  const Workload w = ToyProduct(90);
   // Only order 0 is new; by what the base says of the others they need no correction.
   for (const Config& c : Configs(w)) ASSERT_TRUE(trainer.Add(w, 0, "toy.knobs", c, Seconds(w, c)).ok());
   auto more = trainer.Train({.rounds = 20, .least_weight = 1}, 10);
   ASSERT_TRUE(more.ok());
   more->insert(more->end(), base.begin(), base.end());
-  EXPECT_GT(PairsRight(Toy(150), *more), 0.9) << "the two add up";
+  EXPECT_GT(PairsRight(ToyProduct(150), *more), 0.9) << "the two add up";
 }
 
 TEST(BoosterTrainer, TrainsOnlyWhereThereIsEnoughAndForgetsTheOldest) {
   RegisterToy();
   BoosterTrainer trainer(Machine(), {});
-  const Workload w = Toy(50);
+  const Workload w = ToyProduct(50);
   for (const Config& c : Configs(w)) ASSERT_TRUE(trainer.Add(w, 0, "toy.knobs", c, Seconds(w, c)).ok());
   EXPECT_EQ(trainer.samples("toy.knobs"), 15u);
   EXPECT_EQ(trainer.samples("unheard of"), 0u);
@@ -148,14 +148,14 @@ TEST(BoosterTrainer, TrainsOnlyWhereThereIsEnoughAndForgetsTheOldest) {
 TEST(BoosterTrainer, RefusesWhatIsNoSample) {
   RegisterToy();
   BoosterTrainer trainer(Machine(), {});
-  const Workload w = Toy(50);
+  const Workload w = ToyProduct(50);
   const Config c = Configs(w)[0];
   EXPECT_TRUE(absl::IsNotFound(trainer.Add(w, 0, "unheard of", c, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "toy.knobs", c, 0)));
   EXPECT_TRUE(absl::IsInvalidArgument(trainer.Add(w, 0, "toy.knobs", c, std::nan(""))));
   EXPECT_FALSE(trainer.Add(w, 0, "toy.knobs", *ParseConfig("unheard=1"), 1).ok()) << "no config of the space";
   EXPECT_EQ(trainer.samples("toy.knobs"), 0u);
-  EXPECT_TRUE(trainer.Add(w, 0, "toy.knobs", c, kFailed).ok());
+  EXPECT_TRUE(trainer.Add(w, 0, "toy.knobs", c, kNever).ok());
 }
 
 TEST(BoosterFile, GivesBackWhatWasWritten) {
@@ -166,9 +166,9 @@ TEST(BoosterFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(read->knobs, b.knobs);
   EXPECT_EQ(read->template_version, b.template_version);
   const TemplateDef& def = *FindTemplate("toy.knobs");
-  for (const Config& c : Configs(Toy(33))) {
-    const double written = CorrectedDraft({&b, 1}, Toy(33), def, c, Machine());
-    EXPECT_NEAR(CorrectedDraft({&*read, 1}, Toy(33), def, c, Machine()) / written, 1, 1e-4);
+  for (const Config& c : Configs(ToyProduct(33))) {
+    const double written = CorrectedDraft({&b, 1}, ToyProduct(33), def, c, Machine());
+    EXPECT_NEAR(CorrectedDraft({&*read, 1}, ToyProduct(33), def, c, Machine()) / written, 1, 1e-4);
   }
 }
 

@@ -10,12 +10,12 @@ namespace temper {
 namespace {
 
 // Points of three coordinates, of which the first two matter.
-struct Sample {
+struct DrawnPoints {
   std::vector<double> points, values;
 };
-Sample Draw(int count, uint64_t seed) {
+DrawnPoints Draw(int count, uint64_t seed) {
   Rng rng(seed);
-  Sample s;
+  DrawnPoints s;
   for (int i = 0; i < count; ++i) {
     const double x = rng.Uniform(), y = rng.Uniform();
     s.points.insert(s.points.end(), {x, y, rng.Uniform()});
@@ -23,10 +23,10 @@ Sample Draw(int count, uint64_t seed) {
   }
   return s;
 }
-std::span<const double> Row(const Sample& s, size_t i) { return std::span(s.points).subspan(3 * i, 3); }
+std::span<const double> Row(const DrawnPoints& s, size_t i) { return std::span(s.points).subspan(3 * i, 3); }
 
 TEST(GaussianProcess, KnowsWhatItWasTold) {
-  const Sample s = Draw(40, 1);
+  const DrawnPoints s = Draw(40, 1);
   GaussianProcess process(3);
   process.Fit(s.points, s.values, 20);
   Forecast forecast(process);
@@ -39,7 +39,7 @@ TEST(GaussianProcess, KnowsWhatItWasTold) {
 }
 
 TEST(GaussianProcess, ExpectsNewPointsWithinItsOwnDoubt) {
-  const Sample s = Draw(80, 1), other = Draw(200, 2);
+  const DrawnPoints s = Draw(80, 1), other = Draw(200, 2);
   GaussianProcess process(3);
   process.Fit(s.points, s.values, 30);
   Forecast forecast(process);
@@ -65,7 +65,7 @@ TEST(GaussianProcess, DoubtGrowsWithDistance) {
 }
 
 TEST(GaussianProcess, BelievingMovesNoMeanAndMakesSurer) {
-  const Sample s = Draw(20, 1), other = Draw(70, 2);  // more than two blocks of candidates
+  const DrawnPoints s = Draw(20, 1), other = Draw(70, 2);  // more than two blocks of candidates
   GaussianProcess process(3);
   process.Fit(s.points, s.values, 10);
   Forecast before(process), after(process);
@@ -80,7 +80,7 @@ TEST(GaussianProcess, BelievingMovesNoMeanAndMakesSurer) {
 }
 
 TEST(GaussianProcess, TheOrderOfAddingAndBelievingDoesNotMatter) {
-  const Sample s = Draw(20, 1), other = Draw(5, 2);
+  const DrawnPoints s = Draw(20, 1), other = Draw(5, 2);
   GaussianProcess process(3);
   process.Fit(s.points, s.values, 10);
   Forecast one(process), two(process);

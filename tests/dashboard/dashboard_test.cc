@@ -11,6 +11,7 @@
 #include "base/temporary_directory.h"
 #include "base/utf8.h"
 #include "proto/convert.h"
+#include "tuner_server/dashboard/views.h"
 
 namespace temper {
 namespace {
@@ -19,7 +20,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
-using Json = nlohmann::json;
 
 constexpr char kMarkup[] = "<script>alert('x')</script>\"&";
 const char* const kApis[] = {"/api/status",  "/api/jobs",   "/api/job",      "/api/devices",

@@ -5,13 +5,14 @@
 #include <functional>
 
 #include "base/rng.h"
-#include "tests/frontend/model_builder.h"
+#include "tests/frontend/range_chain.h"
 
 namespace temper {
 namespace {
 
 using testing::Array;
 using testing::ModelBuilder;
+using testing::Permuted;
 using Ints = std::vector<int64_t>;
 
 struct Form {
@@ -41,9 +42,6 @@ void Quantised(ModelBuilder& m) {
   m.Floats("scale", {}, {0.02F});
   Bytes(m, "zero", {}, 120);
   m.Node("QuantizeLinear", {"x", "scale", "zero"}, {"numbers"});
-}
-void Permuted(ModelBuilder& m, const char* from, const char* to, const Ints& perm) {
-  ModelBuilder::SetInts(m.Node("Transpose", {from}, {to}), "perm", perm);
 }
 void Window(onnx::NodeProto& node) {
   ModelBuilder::SetInts(node, "kernel_shape", {3, 3});

@@ -9,7 +9,7 @@
 namespace temper {
 namespace {
 
-using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using testing::Array, testing::ExpectArray, testing::ModelBuilder, testing::Random;
 using ::testing::HasSubstr;
 using Doubles = std::vector<double>;
 
@@ -36,13 +36,6 @@ NDArray Numbers(DType dtype, Shape shape, const Doubles& values) {
   NDArray a(dtype, std::move(shape));
   for (size_t i = 0; i < values.size(); ++i) a.Set(static_cast<int64_t>(i), values[i]);
   return a;
-}
-
-std::vector<float> Random(int64_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(2 * rng.Uniform() - 1));
-  return values;
 }
 
 double Gelu(double x) { return x / 2 * std::erfc(-x * M_SQRT1_2); }

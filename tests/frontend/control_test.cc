@@ -26,7 +26,7 @@ void Truth(ModelBuilder& m, const std::string& name, bool value) {
   t->add_int32_data(value ? 1 : 0);
 }
 
-void Number(ModelBuilder& m, const std::string& name, int64_t value) {
+void NumberWithoutAxes(ModelBuilder& m, const std::string& name, int64_t value) {
   onnx::TensorProto* t = m.model.mutable_graph()->add_initializer();
   t->set_name(name);
   t->set_data_type(onnx::TensorProto::INT64);
@@ -116,7 +116,7 @@ TEST(Loop, TurnsAsOftenAsIsKnown) {
   ModelBuilder m(16);
   m.Input("x", {2});
   m.Floats("limit", {}, {1000});
-  Number(m, "turns", 3);
+  NumberWithoutAxes(m, "turns", 3);
   ModelBuilder body = Doubling("before");
   body.Output("sum");
   SetBody(m.Node("Loop", {"turns", "", "x"}, {"last", "all"}), "body", body);
@@ -148,7 +148,7 @@ TEST(Loop, KeepsWhatItCarriesOnceTheRunEndsIt) {
   ModelBuilder m(16);
   m.Input("x", {2});
   m.Floats("limit", {}, {10});
-  Number(m, "turns", 6);
+  NumberWithoutAxes(m, "turns", 6);
   Truth(m, "first", true);
   SetBody(m.Node("Loop", {"turns", "first", "x"}, {"last"}), "body", Doubling("small"));
   m.Output("last");
@@ -178,7 +178,7 @@ TEST(Loop, RefusesResultsWhoseLengthTheRunDecides) {
   ModelBuilder m(16);
   m.Input("x", {2});
   m.Floats("limit", {}, {10});
-  Number(m, "turns", 6);
+  NumberWithoutAxes(m, "turns", 6);
   Truth(m, "first", true);
   ModelBuilder body = Doubling("small");
   body.Output("sum");
@@ -192,7 +192,7 @@ TEST(Loop, StacksMoreTurnsThanOneConcatTakes) {
   constexpr int64_t kTurns = 1500;
   ModelBuilder m(16);
   m.Input("x", {1});
-  Number(m, "turns", kTurns);
+  NumberWithoutAxes(m, "turns", kTurns);
   ModelBuilder body(16);
   body.Input("turn", {}, onnx::TensorProto::INT64);
   body.Input("before", {}, onnx::TensorProto::BOOL);
@@ -212,7 +212,7 @@ TEST(Loop, HidesTheNamesOfItsBody) {
   m.Input("x", {2});
   m.Floats("limit", {}, {10});
   m.Floats("twice", {2}, {100, 200});
-  Number(m, "turns", 1);
+  NumberWithoutAxes(m, "turns", 1);
   SetBody(m.Node("Loop", {"turns", "", "x"}, {"last"}), "body", Doubling("before"));
   m.Node("Add", {"last", "twice"}, {"z"});
   m.Output("z");
@@ -347,8 +347,8 @@ TEST(Sequences, AreSplitChangedAndJoined) {
   ModelBuilder m(16);
   m.Input("x", {4, 2});
   m.Input("y", {1, 2});
-  Number(m, "one", 1);
-  Number(m, "last", -1);
+  NumberWithoutAxes(m, "one", 1);
+  NumberWithoutAxes(m, "last", -1);
   m.Ints("lengths", {1, 3});
   onnx::NodeProto& split = m.Node("SplitToSequence", {"x", "lengths"}, {"parts"});
   ModelBuilder::SetInt(split, "axis", 0);
@@ -431,7 +431,7 @@ ModelBuilder LoopOver(int64_t turns, const std::string& start, const std::functi
   body.Output("b");
   ModelBuilder m(16);
   m.Input("x", {1});
-  Number(m, "turns", turns);
+  NumberWithoutAxes(m, "turns", turns);
   SetBody(m.Node("Loop", {"turns", "", start}, {"y"}), "body", body);
   m.Output("y");
   return m;

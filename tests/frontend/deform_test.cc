@@ -14,7 +14,7 @@ using testing::ModelBuilder;
 using testing::Refusal;
 using Ints = std::vector<int64_t>;
 
-struct Call {
+struct DeformCall {
   Shape x, weight, out;  // out: the result's spatial axes
   Ints strides, pads, dilations;
   int64_t groups = 1, of_offsets = 1;
@@ -30,7 +30,7 @@ struct Call {
   Shape offset() const { return Beside(of_offsets * taps() * std::ssize(out)); }
 };
 
-ModelBuilder ModelOf(const Call& c) {
+ModelBuilder ModelOf(const DeformCall& c) {
   ModelBuilder m(22);
   m.Input("x", c.x, c.type);
   m.Input("w", c.weight, c.type);
@@ -72,7 +72,7 @@ Ints IndexOf(int64_t at, const Shape& shape) {
   return index;
 }
 
-void Check(const Call& c) {
+void Check(const DeformCall& c) {
   Rng rng(3);
   const NDArray x = Drawn(rng, c.x, 1), w = Drawn(rng, c.weight, 1), offset = Drawn(rng, c.offset(), 2.5);
   std::vector<NDArray> feeds = {x, w, offset};
@@ -119,8 +119,9 @@ TEST(OnnxDeform, Volumes) {
 
 // Positions are not rounded to the type of the image: in halves there is no pixel 2049.
 TEST(OnnxDeform, PositionsInHalvesAreNotRounded) {
-  const Call c{{1, 1, 1, 2060},           {1, 1, 1, 1}, {1, 2060}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1, 1, false, false,
-               onnx::TensorProto::FLOAT16};
+  const DeformCall c{
+      {1, 1, 1, 2060},           {1, 1, 1, 1}, {1, 2060}, {1, 1}, {0, 0, 0, 0}, {1, 1}, 1, 1, false, false,
+      onnx::TensorProto::FLOAT16};
   NDArray x(DType::kF16, c.x), w(DType::kF16, c.weight), offset(DType::kF16, c.offset());
   for (int64_t i = 0; i < x.size(); ++i) x.Set(i, static_cast<double>(i % 32));
   w.Set(0, 1);
@@ -129,18 +130,18 @@ TEST(OnnxDeform, PositionsInHalvesAreNotRounded) {
 }
 
 TEST(OnnxDeform, WhatDoesNotFitIsSaidInOneLine) {
-  const Call fine{{1, 4, 5, 5}, {2, 4, 3, 3}, {3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}};
+  const DeformCall fine{{1, 4, 5, 5}, {2, 4, 3, 3}, {3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}};
   EXPECT_EQ(Refusal(ModelOf(fine)), "");
   const auto with = [&](auto change) {
-    Call c = fine;
+    DeformCall c = fine;
     change(c);
     return Refusal(ModelOf(c));
   };
-  EXPECT_THAT(with([](Call& c) { c.groups = 2; }), HasSubstr("group does not fit the channels"));
-  EXPECT_THAT(with([](Call& c) { c.of_offsets = 3; }), HasSubstr("offset_group divides the channels"));
-  EXPECT_THAT(with([](Call& c) { c.out = {3, 2}; }), HasSubstr("the offsets are"));
-  EXPECT_THAT(with([](Call& c) { c.weight[2] = 6; }), HasSubstr("smaller than the kernel"));
-  EXPECT_THAT(with([](Call& c) { c.weight.pop_back(); }), HasSubstr("rank 4 is not supported"));
+  EXPECT_THAT(with([](DeformCall& c) { c.groups = 2; }), HasSubstr("group does not fit the channels"));
+  EXPECT_THAT(with([](DeformCall& c) { c.of_offsets = 3; }), HasSubstr("offset_group divides the channels"));
+  EXPECT_THAT(with([](DeformCall& c) { c.out = {3, 2}; }), HasSubstr("the offsets are"));
+  EXPECT_THAT(with([](DeformCall& c) { c.weight[2] = 6; }), HasSubstr("smaller than the kernel"));
+  EXPECT_THAT(with([](DeformCall& c) { c.weight.pop_back(); }), HasSubstr("rank 4 is not supported"));
   ModelBuilder other = ModelOf(fine);
   ModelBuilder::SetInts(*other.model.mutable_graph()->mutable_node(0), "kernel_shape", {3, 2});
   EXPECT_THAT(Refusal(other), HasSubstr("kernel_shape is not that of the weight"));

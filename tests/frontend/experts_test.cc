@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using testing::ModelBuilder, testing::Refusal;
 using Doubles = std::vector<double>;
 
-struct Call {
+struct ExpertsCall {
   std::string activation = "relu";
   int64_t k = 2, tokens = 5, experts = 4, fusion = 0;
   bool normalizes = false, third = false, bias = true;
@@ -38,7 +38,7 @@ struct Call {
   }
 };
 
-ModelBuilder ModelOf(const Call& c) {
+ModelBuilder ModelOf(const ExpertsCall& c) {
   ModelBuilder m(17);
   std::vector<std::string> names;
   for (const Shape& shape : c.shapes()) {
@@ -60,7 +60,7 @@ ModelBuilder ModelOf(const Call& c) {
 
 double GeluByTanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 
-double Activated(const Call& c, double gate, double value) {
+double Activated(const ExpertsCall& c, double gate, double value) {
   if (c.activation == "swiglu") {
     if (c.limit > 0) gate = std::min(gate, c.limit), value = std::clamp(value, -c.limit, c.limit);
     return gate / (1 + std::exp(-c.alpha * gate)) * (value + c.beta);
@@ -72,7 +72,7 @@ double Activated(const Call& c, double gate, double value) {
   return c.is_gated() || c.third ? gate * value : gate;
 }
 
-void Check(const Call& c) {
+void Check(const ExpertsCall& c) {
   SCOPED_TRACE(c.activation + " of " + std::to_string(c.experts));
   Rng rng(4);
   std::vector<NDArray> feeds, given;
@@ -83,7 +83,7 @@ void Check(const Call& c) {
   }
   const NDArray y = ModelOf(c).Run(given)[0];
   ASSERT_EQ(y.shape(), c.shapes()[0]);
-  constexpr int64_t kHidden = Call::kHidden, kInner = Call::kInner;
+  constexpr int64_t kHidden = ExpertsCall::kHidden, kInner = ExpertsCall::kInner;
   const auto row = [&](size_t weight, int64_t expert, int64_t i, const Doubles& x) {
     const Shape shape = c.shapes()[weight];
     double sum = c.bias ? feeds[weight + 1].At(expert * shape[1] + i) : 0;

@@ -4,26 +4,18 @@
 
 #include <cmath>
 
-#include "base/rng.h"
 #include "tests/frontend/model_builder.h"
 
 namespace temper {
 namespace {
 
-using testing::Array, testing::ExpectArray, testing::ModelBuilder, testing::Refusal;
+using testing::Array, testing::ExpectArray, testing::ModelBuilder, testing::Random, testing::Refusal;
 using ::testing::HasSubstr;
 using Doubles = std::vector<double>;
 
 constexpr int64_t kBatch = 2, kSteps = 2, kKeys = 3, kHeads = 2, kSize = 3, kHidden = kHeads * kSize;
 
-std::vector<float> Random(int64_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(2 * rng.Uniform() - 1));
-  return values;
-}
-
-NDArray Ints(const Shape& shape, const std::vector<int>& values) {
+NDArray SmallInts(const Shape& shape, const std::vector<int>& values) {
   NDArray x(DType::kI32, shape);
   for (size_t i = 0; i < values.size(); ++i) x.Set(static_cast<int64_t>(i), values[i]);
   return x;
@@ -40,7 +32,7 @@ onnx::NodeProto& HeadsOf(ModelBuilder& m, const std::vector<std::string>& inputs
   return node;
 }
 
-void ExpectSame(const NDArray& got, const NDArray& want) {
+void ExpectNear(const NDArray& got, const NDArray& want) {
   ASSERT_EQ(got.shape(), want.shape());
   for (int64_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got.At(i), want.At(i), 1e-6) << i;
 }
@@ -72,11 +64,11 @@ TEST(FusedAttention, PackedOperandsAreTakenApart) {
   ModelBuilder all(17), pairs(17);
   all.Input("x", {kBatch, kKeys, kHeads, 3, kSize});
   HeadsOf(all, {"x"}, {"y"});
-  ExpectSame(all.Run({Packed({v, k, v})})[0], apart(v, k, v));
+  ExpectNear(all.Run({Packed({v, k, v})})[0], apart(v, k, v));
   pairs.Input("q", queries);
   pairs.Input("x", {kBatch, kKeys, kHeads, 2, kSize});
   HeadsOf(pairs, {"q", "x"}, {"y"});
-  ExpectSame(pairs.Run({q, Packed({k, v})})[0], apart(q, k, v));
+  ExpectNear(pairs.Run({q, Packed({k, v})})[0], apart(q, k, v));
   ModelBuilder wrong(17);
   wrong.Input("x", {kBatch, kKeys, kHeads, 2, kSize});
   HeadsOf(wrong, {"x"}, {"y"});
@@ -94,7 +86,7 @@ TEST(FusedAttention, EndsOfKeysWithWherePackedRowsWouldBegin) {
     HeadsOf(m, {"q", "k", "k", "", "mask"}, {"y"});
     return m.Run({Array(queries, Random(NumElements(queries), 1)), Array(keys, Random(NumElements(keys), 2)), mask})[0];
   };
-  ExpectSame(run(Ints({8}, {1, 3, 0, 2, 4, 0, 3, 6})), run(Ints({2}, {1, 3})));
+  ExpectNear(run(SmallInts({8}, {1, 3, 0, 2, 4, 0, 3, 6})), run(SmallInts({2}, {1, 3})));
 }
 
 // The fourth result: what the softmax takes, with the masks in it.
@@ -110,7 +102,7 @@ TEST(FusedAttention, ScoresAreAResult) {
   ModelBuilder::SetFloat(HeadsOf(m, {"q", "k", "k", "", "mask", "bias"}, {"y", "", "", "scores"}), "mask_filter_value",
                          -100);
   const std::vector<int> counts = {1, 1, 0, 0, 1, 1};
-  const NDArray scores = m.Run({Array(queries, q), Array(keys, k), Ints({kBatch, kKeys}, counts)})[1];
+  const NDArray scores = m.Run({Array(queries, q), Array(keys, k), SmallInts({kBatch, kKeys}, counts)})[1];
   Doubles want;
   for (int64_t i = 0; i < kBatch * kHeads * kSteps * kKeys; ++i) {
     const int64_t key = i % kKeys, step = i / kKeys % kSteps, head = i / kKeys / kSteps % kHeads,

@@ -4,18 +4,17 @@
 #include <cmath>
 #include <limits>
 
-#include "base/rng.h"
 #include "tests/frontend/model_builder.h"
 
 namespace temper {
 namespace {
 
-using testing::Array, testing::ExpectArray, testing::ModelBuilder;
+using testing::Array, testing::ExpectArray, testing::ModelBuilder, testing::Random;
 using ::testing::HasSubstr;
 using Doubles = std::vector<double>;
 using Floats = std::vector<float>;
 
-struct Call {
+struct GroupCall {
   int64_t batch = 1, steps = 1, past = 0, total = 1, heads = 4, kv_heads = 2, size = 6;
   std::vector<int> lengths = {};  // seqlens_k
   bool packed = false, rotary = false, interleaved = false, positions = false, bias = false, empty_past = false;
@@ -29,17 +28,10 @@ struct Call {
   bool has_past() const { return past > 0 || empty_past; }
 };
 
-Floats Random(int64_t count, uint64_t seed) {
-  Rng rng(seed);
-  Floats values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(2 * rng.Uniform() - 1));
-  return values;
-}
-
 // What a call reads, as [batch, steps, heads, size] and [batch, heads, past, size].
-struct Operands {
+struct GroupOperands {
   Floats q, k, v, past_k, past_v, cosines, sines, bias;
-  explicit Operands(const Call& c)
+  explicit GroupOperands(const GroupCall& c)
       : q(Random(c.batch * c.steps * c.heads * c.size, 1)),
         k(Random(c.batch * c.steps * c.kv_heads * c.size, 2)),
         v(Random(c.batch * c.steps * c.kv_heads * c.size, 3)),
@@ -56,7 +48,7 @@ size_t At(std::initializer_list<int64_t> index, std::initializer_list<int64_t> s
   return static_cast<size_t>(at);
 }
 
-int64_t FirstOf(const Call& c, int64_t b) {
+int64_t FirstOf(const GroupCall& c, int64_t b) {
   return c.steps == c.total ? 0 : c.lengths[static_cast<size_t>(b)] + 1 - c.steps;
 }
 
@@ -71,7 +63,8 @@ void Norm(Doubles& row, bool is_key) {
 }
 
 // The heads of a step, turned by its position.
-Doubles Turned(const Call& c, const Operands& o, const Floats& x, int64_t heads, int64_t b, int64_t step, int64_t h) {
+Doubles Turned(const GroupCall& c, const GroupOperands& o, const Floats& x, int64_t heads, int64_t b, int64_t step,
+               int64_t h) {
   Doubles row;
   for (int64_t i = 0; i < c.size; ++i) row.push_back(x[At({b, step, h, i}, {c.batch, c.steps, heads, c.size})]);
   if (c.normed) Norm(row, &x == &o.k);
@@ -88,13 +81,13 @@ Doubles Turned(const Call& c, const Operands& o, const Floats& x, int64_t heads,
   return row;
 }
 
-struct Results {
+struct GroupResults {
   Doubles y, keys, values;
   Doubles scores, shares;  // of what is seen, and nothing of the rest: [batch, heads, steps, total]
 };
 
-Results Wanted(const Call& c, const Operands& o) {
-  Results r;
+GroupResults Wanted(const GroupCall& c, const GroupOperands& o) {
+  GroupResults r;
   const int64_t cached = c.cached();
   for (const bool is_key : {true, false}) {
     for (int64_t b = 0; b < c.batch; ++b) {
@@ -153,7 +146,7 @@ Results Wanted(const Call& c, const Operands& o) {
   return r;
 }
 
-Floats Packed(const Call& c, const Operands& o) {
+Floats Packed(const GroupCall& c, const GroupOperands& o) {
   Floats all;
   for (int64_t step = 0; step < c.batch * c.steps; ++step) {
     for (const auto& [x, heads] : {std::pair{&o.q, c.heads}, {&o.k, c.kv_heads}, {&o.v, c.kv_heads}}) {
@@ -173,7 +166,7 @@ void AddInts(ModelBuilder& m, const std::string& name, const std::vector<int>& d
 }
 
 // The model, whose inputs are the floats that change from run to run.
-ModelBuilder ModelOf(const Call& c, const Operands& o) {
+ModelBuilder ModelOf(const GroupCall& c, const GroupOperands& o) {
   ModelBuilder m(17);
   const int64_t own = c.kv_heads * c.size, hidden = c.heads * c.size;
   m.Input("q", {c.batch, c.steps, c.packed ? hidden + 2 * own : hidden});
@@ -227,8 +220,8 @@ ModelBuilder ModelOf(const Call& c, const Operands& o) {
   return m;
 }
 
-void Check(const Call& c) {
-  const Operands o(c);
+void Check(const GroupCall& c) {
+  const GroupOperands o(c);
   ModelBuilder m = ModelOf(c, o);
   const int64_t own = c.kv_heads * c.size, hidden = c.heads * c.size;
   std::vector<NDArray> inputs;
@@ -246,7 +239,7 @@ void Check(const Call& c) {
   for (int64_t b = 0; b < c.batch; ++b) lengths.Set(b, c.lengths[static_cast<size_t>(b)]);
   inputs.push_back(lengths);
   const std::vector<NDArray> out = m.Run(inputs);
-  const Results want = Wanted(c, o);
+  const GroupResults want = Wanted(c, o);
   ExpectArray(out[0], {c.batch, c.steps, hidden}, want.y);
   ExpectArray(out[1], {c.batch, c.kv_heads, c.cached(), c.size}, want.keys);
   ExpectArray(out[2], {c.batch, c.kv_heads, c.cached(), c.size}, want.values);
@@ -299,17 +292,17 @@ TEST(GroupQueryAttention, SinksAreThoseOfOnnxRuntime) {
     return a;
   };
   const auto result = [&](Floats sinks, int64_t smooth) {
-    const Call c{.past = 2,
-                 .total = 3,
-                 .heads = 2,
-                 .kv_heads = 1,
-                 .size = 8,
-                 .lengths = {2},
-                 .smooth = smooth,
-                 .sinks = std::move(sinks)};
+    const GroupCall c{.past = 2,
+                      .total = 3,
+                      .heads = 2,
+                      .kv_heads = 1,
+                      .size = 8,
+                      .lengths = {2},
+                      .smooth = smooth,
+                      .sinks = std::move(sinks)};
     NDArray lengths(DType::kI32, {1});
     lengths.Set(0, 2);
-    return ModelOf(c, Operands(c))
+    return ModelOf(c, GroupOperands(c))
         .Run({quarters({1, 1, 16}, 5), quarters({1, 1, 8}, 3), quarters({1, 1, 8}, 7), quarters({1, 1, 2, 8}, 6),
               quarters({1, 1, 2, 8}, 9), lengths})[0];
   };
@@ -338,8 +331,8 @@ void SetFloatOf(onnx::NodeProto& node, std::string_view name, float value) {
   }
 }
 
-std::string Refused(const Call& c, const std::function<void(onnx::NodeProto&)>& change) {
-  ModelBuilder m = ModelOf(c, Operands(c));
+std::string Refused(const GroupCall& c, const std::function<void(onnx::NodeProto&)>& change) {
+  ModelBuilder m = ModelOf(c, GroupOperands(c));
   change(*m.model.mutable_graph()->mutable_node(0));
   return std::string(m.Import().status().message());
 }
@@ -354,7 +347,7 @@ TEST(GroupQueryAttention, ItsScoresAreAResultBeforeOrAfterTheSoftmax) {
 }
 
 TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
-  const Call c{.past = 6, .total = 7, .lengths = {6}};
+  const GroupCall c{.past = 6, .total = 7, .lengths = {6}};
   const auto set = [&](const char* name, int64_t value) {
     return Refused(c, [&](onnx::NodeProto& node) {
       for (onnx::AttributeProto& a : *node.mutable_attribute()) {
@@ -381,7 +374,7 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
   EXPECT_THAT(Refused(c, [](onnx::NodeProto& node) { node.set_input(14, "ones"), node.set_input(15, "sinks"); }),
               HasSubstr("q_norm_weight and k_norm_weight are [6]"));
   EXPECT_THAT(set("causal", 2), HasSubstr("causal is 0 or 1"));
-  Call cut = c;
+  GroupCall cut = c;
   cut.causal = false;
   cut.window = 3;
   EXPECT_THAT(Refused(cut, [](onnx::NodeProto&) {}), HasSubstr("local_window_size needs causal=1"));
@@ -392,7 +385,7 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
     }
   }
   for (const float epsilon : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
-    Call normed = c;
+    GroupCall normed = c;
     normed.normed = true;
     EXPECT_THAT(Refused(normed, [&](onnx::NodeProto& node) { SetFloatOf(node, "k_norm_epsilon", epsilon); }),
                 HasSubstr("the norms' epsilon is above 0"));
@@ -405,7 +398,7 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
               HasSubstr("total_sequence_length 7 does not fit 2 steps behind 6"));
   EXPECT_THAT(Refused({.past = 6, .total = 100, .lengths = {6}}, [](onnx::NodeProto&) {}), HasSubstr("does not fit"));
   for (const int64_t window : {0, -2}) {
-    Call windowed = c;
+    GroupCall windowed = c;
     windowed.window = window;
     EXPECT_THAT(Refused(windowed, [](onnx::NodeProto&) {}), HasSubstr("local_window_size is -1 or at least 1"));
   }
@@ -416,7 +409,7 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
               HasSubstr("its scores are a result where qk_output says which"));
   EXPECT_THAT(Refused({.steps = 1, .total = 3, .lengths = {2}}, [](onnx::NodeProto&) {}),
               HasSubstr("does not fit 1 steps behind 0"));
-  Call rotary = c;
+  GroupCall rotary = c;
   rotary.rotary = true;
   EXPECT_THAT(Refused(rotary, [](onnx::NodeProto& node) { node.set_input(8, ""); }),
               HasSubstr("do_rotary needs cos_cache and sin_cache"));
@@ -434,7 +427,7 @@ TEST(GroupQueryAttention, WhatIsNotSupportedOrDoesNotFitIsRefused) {
                       }),
               HasSubstr("operand 16 is not supported"));
   // The total is known only at run.
-  ModelBuilder m = ModelOf(c, Operands(c));
+  ModelBuilder m = ModelOf(c, GroupOperands(c));
   m.Input("at_run", {}, onnx::TensorProto::INT32);
   m.model.mutable_graph()->mutable_node(0)->set_input(6, "at_run");
   EXPECT_THAT(std::string(m.Import().status().message()), HasSubstr("total_sequence_length"));

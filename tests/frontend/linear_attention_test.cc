@@ -13,7 +13,7 @@ using testing::Array, testing::ExpectArray, testing::ModelBuilder, testing::Refu
 using ::testing::HasSubstr;
 using Doubles = std::vector<double>;
 
-struct Call {
+struct LinearCall {
   std::string rule;
   int64_t tokens = 5, batch = 2, queries = 2, heads = 2, key_size = 3, value_size = 4;
   int64_t decays = 1, betas = 2;  // numbers a head, numbers a token
@@ -31,7 +31,7 @@ NDArray Drawn(Rng& rng, const Shape& shape, double low, double high) {
   return x;
 }
 
-ModelBuilder ModelOf(const Call& c) {
+ModelBuilder ModelOf(const LinearCall& c) {
   ModelBuilder m(27);
   m.Input("q", {c.batch, c.tokens, c.queries * c.key_size});
   m.Input("k", {c.batch, c.tokens, c.heads * c.key_size});
@@ -56,7 +56,7 @@ ModelBuilder ModelOf(const Call& c) {
 struct Want {
   NDArray y, state;
 };
-Want Wanted(const Call& c, const std::vector<NDArray>& feeds) {
+Want Wanted(const LinearCall& c, const std::vector<NDArray>& feeds) {
   const size_t decay_at = c.past ? 4 : 3, beta_at = decay_at + (c.gates() ? 1 : 0);
   const int64_t out = std::max(c.queries, c.heads), dk = c.key_size, dv = c.value_size;
   Want w{NDArray(DType::kF32, {c.batch, c.tokens, out * dv}), NDArray(DType::kF32, c.state())};
@@ -98,7 +98,7 @@ Want Wanted(const Call& c, const std::vector<NDArray>& feeds) {
   return w;
 }
 
-void Check(const Call& c) {
+void Check(const LinearCall& c) {
   SCOPED_TRACE(c.rule + " of " + std::to_string(c.tokens));
   Rng rng(7);
   std::vector<NDArray> feeds = {Drawn(rng, {c.batch, c.tokens, c.queries * c.key_size}, -1, 1),
@@ -140,13 +140,13 @@ TEST(LinearAttention, HeadsOfQueriesShareKeysAndTheOtherWayRound) {
 }
 
 TEST(LinearAttention, WhatDoesNotFitIsSaidInOneLine) {
-  const auto changed = [](const Call& c, auto change) {
+  const auto changed = [](const LinearCall& c, auto change) {
     ModelBuilder m = ModelOf(c);
     m.Floats("scalar", {}, {0.5F});
     change(*m.model.mutable_graph()->mutable_node(0));
     return Refusal(m);
   };
-  const Call fine{.rule = "gated_delta", .past = true};
+  const LinearCall fine{.rule = "gated_delta", .past = true};
   EXPECT_EQ(Refusal(ModelOf(fine)), "");
   EXPECT_THAT(Refusal(ModelOf({.rule = "other"})), HasSubstr("update_rule is"));
   EXPECT_THAT(changed(fine, [](auto& n) { n.set_input(4, ""); }), HasSubstr("a decay comes with"));

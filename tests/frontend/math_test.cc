@@ -12,13 +12,13 @@ namespace {
 using ::testing::HasSubstr;
 using testing::ModelBuilder;
 
-struct Function {
+struct MathFunction {
   const char* name;
   double (*of)(double);
 };
-const Function kFunctions[] = {{"Atan", std::atan},   {"Asin", std::asin},   {"Acos", std::acos},
-                               {"Sinh", std::sinh},   {"Cosh", std::cosh},   {"Asinh", std::asinh},
-                               {"Acosh", std::acosh}, {"Atanh", std::atanh}, {"Tan", std::tan}};
+const MathFunction kFunctions[] = {{"Atan", std::atan},   {"Asin", std::asin},   {"Acos", std::acos},
+                                   {"Sinh", std::sinh},   {"Cosh", std::cosh},   {"Asinh", std::asinh},
+                                   {"Acosh", std::acosh}, {"Atanh", std::atanh}, {"Tan", std::tan}};
 
 std::vector<double> Arguments() {
   std::vector<double> all = {0, 1, std::nextafter(1.0f, 0.0f), std::nextafter(1.0f, 2.0f), 0.4142135, 0.19891236, 88};
@@ -42,7 +42,7 @@ NDArray Of(const char* name, onnx::TensorProto::DataType type, DType dtype, cons
 
 TEST(OnnxMath, FormulasAreTheFunctions) {
   const std::vector<double> arguments = Arguments();
-  for (const Function& f : kFunctions) {
+  for (const MathFunction& f : kFunctions) {
     const NDArray y = Of(f.name, onnx::TensorProto::FLOAT, DType::kF32, arguments);
     for (int64_t i = 0; i < y.size(); ++i) {
       const double x = arguments[static_cast<size_t>(i)], wanted = f.of(x);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "compiler/frontend/onnx/importer.h"
 #include "onnx/onnx_pb.h"
 
@@ -107,6 +108,14 @@ class ModelBuilder {
 
 // Why the model is refused; empty if it is not.
 inline std::string Refusal(const ModelBuilder& m) { return std::string(m.Import().status().message()); }
+
+// Numbers of -1 to 1.
+inline std::vector<float> Random(int64_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(2 * rng.Uniform() - 1));
+  return values;
+}
 
 inline NDArray Array(Shape shape, const std::vector<float>& values) {
   NDArray a(DType::kF32, std::move(shape));

@@ -23,11 +23,11 @@ NDArray Numbers(DType dtype, Shape shape, const std::vector<double>& values) {
 NDArray One(DType dtype, double value) { return Numbers(dtype, {}, {value}); }
 
 // A model of one node whose operands are inputs, or constants; those without elements are left out.
-struct Operand {
+struct QuantizeOperand {
   NDArray data;
   bool constant = false;
 };
-ModelBuilder ModelOf(const std::string& op, const std::vector<Operand>& operands, int outputs,
+ModelBuilder ModelOf(const std::string& op, const std::vector<QuantizeOperand>& operands, int outputs,
                      const std::function<void(onnx::NodeProto&)>& attributes, std::vector<NDArray>* feeds) {
   ModelBuilder m(21);
   std::vector<std::string> names, results;
@@ -55,13 +55,13 @@ ModelBuilder ModelOf(const std::string& op, const std::vector<Operand>& operands
   for (const std::string& y : results) m.Output(y);
   return m;
 }
-std::vector<NDArray> ResultsOf(const std::string& op, const std::vector<Operand>& operands, int outputs = 1,
+std::vector<NDArray> ResultsOf(const std::string& op, const std::vector<QuantizeOperand>& operands, int outputs = 1,
                                const std::function<void(onnx::NodeProto&)>& attributes = {}) {
   std::vector<NDArray> feeds;
   const ModelBuilder m = ModelOf(op, operands, outputs, attributes, &feeds);
   return m.Run(feeds);
 }
-std::string ErrorOf(const std::string& op, const std::vector<Operand>& operands,
+std::string ErrorOf(const std::string& op, const std::vector<QuantizeOperand>& operands,
                     const std::function<void(onnx::NodeProto&)>& attributes = {}) {
   std::vector<NDArray> feeds;
   return std::string(ModelOf(op, operands, 1, attributes, &feeds).Import().status().message());
@@ -71,7 +71,7 @@ std::function<void(onnx::NodeProto&)> With(const std::vector<std::pair<std::stri
     for (const auto& [name, value] : ints) ModelBuilder::SetInt(node, name, value);
   };
 }
-const Operand kNone{NDArray(DType::kF32, {0})};
+const QuantizeOperand kNone{NDArray(DType::kF32, {0})};
 
 TEST(OnnxQuantize, TiesGoToTheEvenNumberAndWhatIsTooLargeIsTheLargest) {
   const NDArray x = Numbers(DType::kF32, {6}, {1, 3, -1, 5, 1000, -1000});

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::ModelBuilder;
 using Vector = std::vector<double>;
 
-struct Case {
+struct RecurrentCase {
   std::string op;
   std::string direction = "forward";
   bool batch_first = false, biases = true, initial = true, linear_before_reset = false;
@@ -30,8 +30,8 @@ struct Case {
 
 constexpr int64_t kSteps = 3, kBatch = 2, kInputs = 4, kHidden = 3;
 
-int64_t Gates(const Case& k) { return k.op == "LSTM" ? 4 : k.op == "GRU" ? 3 : 1; }
-int64_t Directions(const Case& k) { return k.direction == "bidirectional" ? 2 : 1; }
+int64_t Gates(const RecurrentCase& k) { return k.op == "LSTM" ? 4 : k.op == "GRU" ? 3 : 1; }
+int64_t Directions(const RecurrentCase& k) { return k.direction == "bidirectional" ? 2 : 1; }
 
 std::vector<float> Draw(Rng& rng, int64_t count) {
   std::vector<float> values;
@@ -39,36 +39,36 @@ std::vector<float> Draw(Rng& rng, int64_t count) {
   return values;
 }
 
-struct Operands {
+struct RecurrentOperands {
   std::vector<float> x, w, r, b, h, c, p;
 };
-Operands Draw(const Case& k, uint64_t seed) {
+RecurrentOperands Draw(const RecurrentCase& k, uint64_t seed) {
   Rng rng(seed);
   const int64_t rows = Directions(k) * Gates(k) * kHidden;
-  Operands o{Draw(rng, kSteps * kBatch * kInputs),
-             Draw(rng, rows * kInputs),
-             Draw(rng, rows * kHidden),
-             Draw(rng, 2 * rows),
-             Draw(rng, Directions(k) * kBatch * kHidden),
-             Draw(rng, Directions(k) * kBatch * kHidden),
-             Draw(rng, Directions(k) * 3 * kHidden)};
+  RecurrentOperands o{Draw(rng, kSteps * kBatch * kInputs),
+                      Draw(rng, rows * kInputs),
+                      Draw(rng, rows * kHidden),
+                      Draw(rng, 2 * rows),
+                      Draw(rng, Directions(k) * kBatch * kHidden),
+                      Draw(rng, Directions(k) * kBatch * kHidden),
+                      Draw(rng, Directions(k) * 3 * kHidden)};
   if (!k.biases) o.b.assign(o.b.size(), 0);
   if (!k.peepholes) o.p.assign(o.p.size(), 0);
   if (!k.initial) o.h.assign(o.h.size(), 0), o.c.assign(o.c.size(), 0);
   return o;
 }
 
-double Sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
+double Logistic(double v) { return 1 / (1 + std::exp(-v)); }
 
 // The i-th of one direction's functions. Tests give each of them an alpha and a beta, or none.
-double Activated(const Case& k, int64_t direction, size_t i, double v) {
+double Activated(const RecurrentCase& k, int64_t direction, size_t i, double v) {
   if (k.clip > 0) v = std::min<double>(std::max<double>(v, -k.clip), k.clip);
   const size_t functions = k.op == "LSTM" ? 3 : k.op == "GRU" ? 2 : 1;
   const size_t at = static_cast<size_t>(direction) * functions + i;
   const std::string name = k.activations.empty() ? (functions > 1 && i == 0 ? "Sigmoid" : "Tanh") : k.activations[at];
   const double alpha = k.alpha.empty() ? 0 : k.alpha[at], beta = k.beta.empty() ? 0 : k.beta[at];
   if (name == "Relu") return std::max(v, 0.0);
-  if (name == "Sigmoid") return Sigmoid(v);
+  if (name == "Sigmoid") return Logistic(v);
   if (name == "Affine") return alpha * v + beta;
   if (name == "LeakyRelu") return v >= 0 ? v : alpha * v;
   if (name == "ThresholdedRelu") return v >= alpha ? v : 0;
@@ -81,13 +81,13 @@ double Activated(const Case& k, int64_t direction, size_t i, double v) {
   return std::tanh(v);
 }
 
-struct Results {
+struct RecurrentResults {
   Vector y, h, c;  // [steps, directions, batch, hidden], [directions, batch, hidden]
 };
 
 // One sample of one direction: `gate(g, u, h)` is what unit u of gate g sums up.
-struct Weights {
-  const Operands& o;
+struct GateWeights {
+  const RecurrentOperands& o;
   int64_t gates, direction;
   double FromInput(int64_t g, int64_t u, const float* x) const {
     const int64_t row = (direction * gates + g) * kHidden + u;
@@ -105,7 +105,7 @@ struct Weights {
   }
 };
 
-void Step(const Case& k, const Weights& w, const float* x, Vector& h, Vector& c) {
+void Step(const RecurrentCase& k, const GateWeights& w, const float* x, Vector& h, Vector& c) {
   const Vector old = h;
   const auto gate = [&](int64_t g, size_t u) {
     return w.FromInput(g, static_cast<int64_t>(u), x) + w.FromState(g, static_cast<int64_t>(u), old);
@@ -134,11 +134,11 @@ void Step(const Case& k, const Weights& w, const float* x, Vector& h, Vector& c)
   }
 }
 
-Results Expected(const Case& k, const Operands& o) {
+RecurrentResults Expected(const RecurrentCase& k, const RecurrentOperands& o) {
   const int64_t directions = Directions(k);
-  Results all{Vector(static_cast<size_t>(kSteps * directions * kBatch * kHidden)),
-              Vector(static_cast<size_t>(directions * kBatch * kHidden)),
-              Vector(static_cast<size_t>(directions * kBatch * kHidden))};
+  RecurrentResults all{Vector(static_cast<size_t>(kSteps * directions * kBatch * kHidden)),
+                       Vector(static_cast<size_t>(directions * kBatch * kHidden)),
+                       Vector(static_cast<size_t>(directions * kBatch * kHidden))};
   for (int64_t d = 0; d < directions; ++d) {
     for (int64_t n = 0; n < kBatch; ++n) {
       const auto first = static_cast<std::ptrdiff_t>((d * kBatch + n) * kHidden);
@@ -176,7 +176,7 @@ std::vector<T> Permuted(const std::vector<T>& values, const Shape& shape, const 
   return result;
 }
 
-void SetAttributes(onnx::NodeProto& node, const Case& k) {
+void SetAttributes(onnx::NodeProto& node, const RecurrentCase& k) {
   ModelBuilder::SetString(node, "direction", k.direction);
   ModelBuilder::SetInt(node, "hidden_size", kHidden);
   if (k.batch_first) ModelBuilder::SetInt(node, "layout", 1);
@@ -203,7 +203,7 @@ void SetAttributes(onnx::NodeProto& node, const Case& k) {
 }
 
 // The node of the case with its operands; those that only the run knows are added to `feeds`.
-ModelBuilder Model(const Case& k, const Operands& o, std::vector<NDArray>& feeds) {
+ModelBuilder Model(const RecurrentCase& k, const RecurrentOperands& o, std::vector<NDArray>& feeds) {
   const int64_t d = Directions(k), rows = Gates(k) * kHidden;
   const Shape states = k.batch_first ? Shape{kBatch, d, kHidden} : Shape{d, kBatch, kHidden};
   const auto state = [&](const std::vector<float>& v) {
@@ -246,17 +246,17 @@ ModelBuilder Model(const Case& k, const Operands& o, std::vector<NDArray>& feeds
   return m;
 }
 
-void Check(const Case& k) {
+void Check(const RecurrentCase& k) {
   SCOPED_TRACE(k.op + " " + k.direction + (k.batch_first ? " batch first" : "") + (k.biases ? "" : " no biases") +
                (k.initial ? "" : " no initial state") + (k.linear_before_reset ? " linear before reset" : "") +
                (k.lengths.empty() ? "" : " of lengths") + (k.lengths_at_run ? " at run" : "") +
                (k.peepholes ? " with peepholes" : "") + (k.activations.empty() ? "" : " " + k.activations[0]));
-  const Operands o = Draw(k, 7);
+  const RecurrentOperands o = Draw(k, 7);
   const int64_t d = Directions(k);
   const Shape states = k.batch_first ? Shape{kBatch, d, kHidden} : Shape{d, kBatch, kHidden};
   std::vector<NDArray> feeds;
   const ModelBuilder m = Model(k, o, feeds);
-  const Results want = Expected(k, o);
+  const RecurrentResults want = Expected(k, o);
   const std::vector<NDArray> got = m.Run(feeds);
   ASSERT_EQ(got.size(), k.op == "LSTM" ? 3u : 2u);
   const Shape all = {kSteps, d, kBatch, kHidden}, last = {d, kBatch, kHidden};
@@ -329,7 +329,7 @@ TEST(OnnxRecurrent, HasTheFunctionsThatItIsGiven) {
 TEST(OnnxRecurrent, FunctionsTakeTheirNumbersInOrder) {
   const auto y = [](const std::vector<std::string>& names, const std::vector<float>& alpha,
                     const std::vector<float>& beta) {
-    const Case k = {.op = "LSTM", .activations = names, .alpha = alpha, .beta = beta};
+    const RecurrentCase k = {.op = "LSTM", .activations = names, .alpha = alpha, .beta = beta};
     std::vector<NDArray> feeds;
     const ModelBuilder m = Model(k, Draw(k, 7), feeds);
     return m.Run(feeds)[0];
@@ -352,7 +352,7 @@ std::string WhyRefused(const std::function<void(ModelBuilder&, onnx::NodeProto&)
 
 TEST(OnnxRecurrent, RefusesWhatItWouldGetWrong) {
   EXPECT_EQ(WhyRefused([](ModelBuilder&, onnx::NodeProto&) {}), "");
-  const auto with = [](const Case& k) {
+  const auto with = [](const RecurrentCase& k) {
     return WhyRefused([&](ModelBuilder&, onnx::NodeProto& n) { SetAttributes(n, k); });
   };
   EXPECT_THAT(WhyRefused([](ModelBuilder&, onnx::NodeProto& n) { ModelBuilder::SetFloat(n, "clip", -3); }),

@@ -9,7 +9,7 @@ namespace {
 
 using testing::ModelBuilder;
 
-struct Case {
+struct ResizeCase {
   std::map<std::string, std::string> strings;
   std::map<std::string, float> floats;
   std::map<std::string, int64_t> ints;
@@ -17,7 +17,7 @@ struct Case {
   std::vector<int64_t> sizes = {}, axes = {};
 };
 
-ModelBuilder ModelOf(const Case& c, const Shape& shape, int type = onnx::TensorProto::FLOAT) {
+ModelBuilder ModelOf(const ResizeCase& c, const Shape& shape, int type = onnx::TensorProto::FLOAT) {
   ModelBuilder m(19);
   m.Input("x", shape, type);
   m.Floats("roi", {static_cast<int64_t>(c.roi.size())}, c.roi);
@@ -34,7 +34,7 @@ ModelBuilder ModelOf(const Case& c, const Shape& shape, int type = onnx::TensorP
 }
 
 // Of 1, 2, 3, ... in that shape.
-void Expect(const Case& c, const Shape& shape, const Shape& result, const std::vector<double>& begins_with) {
+void Expect(const ResizeCase& c, const Shape& shape, const Shape& result, const std::vector<double>& begins_with) {
   NDArray x(DType::kF32, shape);
   for (int64_t i = 0; i < x.size(); ++i) x.Set(i, static_cast<double>(i + 1));
   const std::vector<NDArray> got = ModelOf(c, shape).Run({x});
@@ -44,23 +44,23 @@ void Expect(const Case& c, const Shape& shape, const Shape& result, const std::v
     EXPECT_NEAR(got[0].At(static_cast<int64_t>(i)), begins_with[i], 2e-6 * std::abs(begins_with[i])) << i;
 }
 
-const Shape kImage = {1, 1, 4, 4}, kWide = {1, 1, 2, 4};
+const Shape kSmall = {1, 1, 4, 4}, kWide = {1, 1, 2, 4};
 
 TEST(OnnxResize, Cubic) {
-  Expect({.strings = {{"mode", "cubic"}}, .scales = {1, 1, 2, 2}}, kImage, {1, 1, 8, 8},  // upsample_scales_cubic
+  Expect({.strings = {{"mode", "cubic"}}, .scales = {1, 1, 2, 2}}, kSmall, {1, 1, 8, 8},  // upsample_scales_cubic
          {0.47265625, 0.76953125, 1.24609375, 1.875, 2.28125, 2.91015625, 3.38671875, 3.68359375, 1.66015625});
   Expect({.strings = {{"mode", "cubic"}},  // upsample_scales_cubic_A_n0p5_exclude_outside
           .floats = {{"cubic_coeff_a", -0.5}},
           .ints = {{"exclude_outside", 1}},
           .scales = {1, 1, 2, 2}},
-         kImage, {1, 1, 8, 8}, {0.5588235, 0.81494206, 1.3569825, 1.8970588, 2.3970587, 2.9371352, 3.4791756});
+         kSmall, {1, 1, 8, 8}, {0.5588235, 0.81494206, 1.3569825, 1.8970588, 2.3970587, 2.9371352, 3.4791756});
 }
 
 TEST(OnnxResize, Antialiased) {
   const std::vector<float> scales = {1, 1, 0.6f, 0.6f};
-  Expect({.strings = {{"mode", "linear"}}, .ints = {{"antialias", 1}}, .scales = scales}, kImage, {1, 1, 2, 2},
+  Expect({.strings = {{"mode", "linear"}}, .ints = {{"antialias", 1}}, .scales = scales}, kSmall, {1, 1, 2, 2},
          {2.875, 4.5, 9.375, 11});  // downsample_scales_linear_antialias
-  Expect({.strings = {{"mode", "cubic"}}, .ints = {{"antialias", 1}}, .scales = scales}, kImage, {1, 1, 2, 2},
+  Expect({.strings = {{"mode", "cubic"}}, .ints = {{"antialias", 1}}, .scales = scales}, kSmall, {1, 1, 2, 2},
          {2.5180721, 4.2858863, 9.589329, 11.357142});  // downsample_scales_cubic_antialias
 }
 
@@ -78,23 +78,24 @@ TEST(OnnxResize, AsTensorFlowsNearestNeighbours) {
                       {"nearest_mode", "floor"},
                       {"coordinate_transformation_mode", "tf_half_pixel_for_nn"}},
           .sizes = {1, 1, 3, 3}},
-         kImage, {1, 1, 3, 3}, {1, 3, 4, 9, 11, 12, 13, 15, 16});
+         kSmall, {1, 1, 3, 3}, {1, 3, 4, 9, 11, 12, 13, 15, 16});
 }
 
 TEST(OnnxResize, ARegion) {
-  Case c{.strings = {{"mode", "linear"}, {"coordinate_transformation_mode", "tf_crop_and_resize"}},
-         .roi = {0, 0, 0.4f, 0.6f, 1, 1, 0.6f, 0.8f},
-         .sizes = {1, 1, 3, 3}};
-  Expect(c, kImage, {1, 1, 3, 3}, {7.6, 7.9, 8.2, 8.8, 9.1, 9.4, 10, 10.3, 10.6});  // tf_crop_and_resize
+  ResizeCase c{.strings = {{"mode", "linear"}, {"coordinate_transformation_mode", "tf_crop_and_resize"}},
+               .roi = {0, 0, 0.4f, 0.6f, 1, 1, 0.6f, 0.8f},
+               .sizes = {1, 1, 3, 3}};
+  Expect(c, kSmall, {1, 1, 3, 3}, {7.6, 7.9, 8.2, 8.8, 9.1, 9.4, 10, 10.3, 10.6});  // tf_crop_and_resize
   c.floats["extrapolation_value"] = 10;
   c.roi = {0, 0, 0.4f, 0.6f, 1, 1, 1.2f, 1.7f};
-  Expect(c, kImage, {1, 1, 3, 3}, {7.6, 10, 10, 12.4, 10, 10, 10, 10, 10});  // ..._extrapolation_value
+  Expect(c, kSmall, {1, 1, 3, 3}, {7.6, 10, 10, 12.4, 10, 10, 10, 10, 10});  // ..._extrapolation_value
   c.strings["mode"] = "nearest";
-  Expect(c, kImage, {1, 1, 3, 3}, {7, 10, 10, 11, 10, 10, 10, 10, 10});
+  Expect(c, kSmall, {1, 1, 3, 3}, {7, 10, 10, 11, 10, 10, 10, 10, 10});
 }
 
 TEST(OnnxResize, KeepsTheAspectRatioOfTheAxesThatAreGiven) {
-  Case c{.strings = {{"mode", "nearest"}, {"keep_aspect_ratio_policy", "not_larger"}}, .sizes = {1, 3}, .axes = {2, 3}};
+  ResizeCase c{
+      .strings = {{"mode", "nearest"}, {"keep_aspect_ratio_policy", "not_larger"}}, .sizes = {1, 3}, .axes = {2, 3}};
   Expect(c, kWide, {1, 1, 1, 2}, {1, 3});  // downsample_sizes_nearest_not_larger
   c.strings["keep_aspect_ratio_policy"] = "not_smaller";
   Expect(c, kWide, {1, 1, 2, 3}, {1, 2, 4});  // downsample_sizes_nearest_not_smaller
@@ -124,8 +125,8 @@ TEST(OnnxResize, IntegersOfEightBits) {
 }
 
 TEST(OnnxResize, SaysWhatItDoesNotKnow) {
-  const auto error = [](const Case& c, int type = onnx::TensorProto::FLOAT) {
-    return std::string(ModelOf(c, kImage, type).Import().status().message());
+  const auto error = [](const ResizeCase& c, int type = onnx::TensorProto::FLOAT) {
+    return std::string(ModelOf(c, kSmall, type).Import().status().message());
   };
   const std::vector<float> twice = {1, 1, 2, 2};
   EXPECT_NE(error({.strings = {{"mode", "lanczos"}}, .scales = twice}).find("mode"), std::string::npos);

@@ -31,7 +31,7 @@ ModelBuilder GridSample(const Shape& image, const Shape& grid, const Sampling& s
   return m;
 }
 
-NDArray Drawn(Rng& rng, const Shape& shape, double range) {
+NDArray DrawnWithin(Rng& rng, const Shape& shape, double range) {
   NDArray x(DType::kF32, shape);
   for (int64_t i = 0; i < x.size(); ++i) x.Set(i, range * (2 * rng.Uniform() - 1));
   return x;
@@ -44,7 +44,7 @@ double Reflected(double p, double low, double high) {
 }
 
 // One axis of the image.
-struct Axis {
+struct SampledAxis {
   int64_t extent;
   const Sampling& s;
   double low() const { return s.aligned ? 0 : -0.5; }
@@ -82,7 +82,7 @@ std::vector<double> Weights(double p, const std::string& mode) {
 double Sample(const NDArray& x, int64_t plane, const NDArray& grid, int64_t point, const Sampling& s, size_t d = 2) {
   const size_t rank = x.shape().size();
   if (d == rank) return x.At(plane);
-  const Axis axis = {x.shape()[d], s};
+  const SampledAxis axis = {x.shape()[d], s};
   const double p = axis.Position(grid.At(point * static_cast<int64_t>(rank - 2) + static_cast<int64_t>(rank - 1 - d)));
   const std::vector<double> weights = Weights(p, s.mode);
   double sum = 0, whole = std::floor(p) - (weights.size() == 4 ? 1 : 0);
@@ -96,7 +96,7 @@ double Sample(const NDArray& x, int64_t plane, const NDArray& grid, int64_t poin
 void CheckSampling(const Shape& image, const Shape& grid, const Sampling& s) {
   SCOPED_TRACE(s.mode + " " + s.padding + (s.aligned ? " aligned " : " ") + ShapeText(image));
   Rng rng(5);
-  const NDArray x = Drawn(rng, image, 1), at = Drawn(rng, grid, 3);
+  const NDArray x = DrawnWithin(rng, image, 1), at = DrawnWithin(rng, grid, 3);
   const NDArray y = GridSample(image, grid, s).Run({x, at})[0];
   Shape shape(grid.begin(), grid.end() - 1);
   shape.insert(shape.begin() + 1, image[1]);
@@ -125,7 +125,7 @@ TEST(OnnxSample, AGridOfAnotherFloatType) {
   Rng rng(6);
   const Shape image = {1, 2, 5, 5}, grid = {1, 3, 3, 2};
   const Sampling s = {"linear", "zeros", false};
-  const NDArray x = Drawn(rng, image, 1), at = Drawn(rng, grid, 1);
+  const NDArray x = DrawnWithin(rng, image, 1), at = DrawnWithin(rng, grid, 1);
   NDArray doubles(DType::kF64, grid);
   for (int64_t i = 0; i < at.size(); ++i) doubles.Set(i, at.At(i));
   const NDArray y = GridSample(image, grid, s, onnx::TensorProto::DOUBLE).Run({x, doubles})[0];
@@ -180,7 +180,7 @@ TEST(OnnxSample, AffineGridMovesEveryPixelByTheMatrix) {
       SCOPED_TRACE(ShapeText(size) + (aligned ? " aligned" : ""));
       const int64_t axes = std::ssize(size) - 2, pixels = NumElements(std::span(size).subspan(2));
       Rng rng(6);
-      const NDArray theta = Drawn(rng, {2, axes, axes + 1}, 1);
+      const NDArray theta = DrawnWithin(rng, {2, axes, axes + 1}, 1);
       const NDArray y = AffineGrid(theta.shape(), size, aligned).Run({theta})[0];
       Shape shape(size.begin() + 2, size.end());
       shape.insert(shape.begin(), 2);

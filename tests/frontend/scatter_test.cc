@@ -108,7 +108,7 @@ NDArray SlicesOneByOne(const NDArray& data, const Indices& indices, const NDArra
   return y;
 }
 
-void ExpectSame(const NDArray& got, const NDArray& want) {
+void ExpectEqual(const NDArray& got, const NDArray& want) {
   ASSERT_EQ(got.shape(), want.shape());
   ASSERT_EQ(got.dtype(), want.dtype());
   for (int64_t i = 0; i < want.size(); ++i) EXPECT_EQ(got.At(i), want.At(i)) << "element " << i;
@@ -143,7 +143,7 @@ TEST_P(OnnxScatter, OfElementsIsOneWriteAfterTheOther) {
     const int64_t extent = k.data[static_cast<size_t>(k.axis)];
     const Indices indices = {k.indices, DrawnIndices(rng, updates.size(), extent), known()};
     const ModelBuilder m = Scatter("ScatterElements", data, indices, k.indices, reduction(), k.axis);
-    ExpectSame(Outcome(m, data, indices, updates), ElementsOneByOne(data, indices, updates, k.axis, reduction()));
+    ExpectEqual(Outcome(m, data, indices, updates), ElementsOneByOne(data, indices, updates, k.axis, reduction()));
   }
 }
 
@@ -166,7 +166,7 @@ TEST_P(OnnxScatter, OfSlicesIsOneWriteAfterTheOther) {
         DrawnIndices(rng, NumElements(k.indices), *std::min_element(k.data.begin(), k.data.begin() + k.indices.back())),
         known()};
     const ModelBuilder m = Scatter("ScatterND", data, indices, k.updates, reduction());
-    ExpectSame(Outcome(m, data, indices, updates), SlicesOneByOne(data, indices, updates, reduction()));
+    ExpectEqual(Outcome(m, data, indices, updates), SlicesOneByOne(data, indices, updates, reduction()));
   }
 }
 
@@ -174,7 +174,7 @@ TEST(OnnxScatterAtRun, WhatIsOutsideIsTakenToTheNearestPlace) {
   const NDArray data = testing::Array({4}, {1, 2, 3, 4}), updates = testing::Array({2}, {10, 20});
   const Indices indices = {{2}, {99, -99}, false};
   const ModelBuilder m = Scatter("ScatterElements", data, indices, {2}, "none");
-  ExpectSame(Outcome(m, data, indices, updates), testing::Array({4}, {20, 2, 3, 10}));
+  ExpectEqual(Outcome(m, data, indices, updates), testing::Array({4}, {20, 2, 3, 10}));
 }
 
 TEST(OnnxScatterErrors, WhatCanNotBeIsSaidInOneLine) {
@@ -241,7 +241,7 @@ TEST(OnnxTensorScatter, WritesARunOfStepsForEachBatchElement) {
       const NDArray past = Drawn(rng, k.past), update = Drawn(rng, k.update);
       std::vector<NDArray> feeds = {past, update};
       if (!known && !k.at.empty()) feeds.push_back(ArrayOf({{std::ssize(k.at)}, k.at, false}));
-      ExpectSame(TensorScatter(k).Run(feeds)[0], CacheOneByOne(k, past, update));
+      ExpectEqual(TensorScatter(k).Run(feeds)[0], CacheOneByOne(k, past, update));
     }
   }
 }

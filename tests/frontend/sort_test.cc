@@ -33,7 +33,7 @@ bool Before(double a, double b, bool largest) {
 }
 
 // Many elements are equal, some infinite, some no numbers.
-NDArray Drawn(Rng& rng, const Shape& shape) {
+NDArray DrawnWithOdd(Rng& rng, const Shape& shape) {
   NDArray x(DType::kF32, shape);
   const double odd[] = {INFINITY, -INFINITY, NAN};
   for (int64_t i = 0; i < x.size(); ++i)
@@ -51,7 +51,7 @@ TEST(OnnxSort, TheFirstOfEveryLineInTheirOrder) {
   for (const Case& c : cases) {
     for (const bool largest : {true, false}) {
       Rng rng(7);
-      const NDArray x = Drawn(rng, c.shape);
+      const NDArray x = DrawnWithOdd(rng, c.shape);
       const std::vector<NDArray> out = TopK(c.shape, c.axis, c.k, largest).Run({x});
       ASSERT_EQ(out.size(), 2u);
       const size_t axis = static_cast<size_t>(c.axis < 0 ? c.axis + std::ssize(c.shape) : c.axis);

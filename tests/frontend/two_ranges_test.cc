@@ -9,40 +9,30 @@
 
 #include "base/rng.h"
 #include "base/strides.h"
-#include "tests/frontend/model_builder.h"
+#include "tests/frontend/range_chain.h"
 
 namespace temper {
 namespace {
 
+using testing::Axis;
 using ::testing::HasSubstr;
 using testing::ModelBuilder;
+using testing::Permuted;
+using testing::Weights;
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostN = 3, kMostM = 6;
 constexpr int64_t kN = -1, kM = -2;  // lengths of x that are ranges
 
 // From "x" to "y".
-struct Chain {
+struct TwoRangeChain {
   const char* name;
   Ints shape;  // of x
   std::function<void(ModelBuilder&)> add;
 };
 
-void Weights(ModelBuilder& m, const char* name, const Ints& shape) {
-  Rng rng(11);
-  std::vector<float> data(static_cast<size_t>(NumElements(shape)));
-  for (float& v : data) v = static_cast<float>(rng.Uniform() - 0.5);
-  m.Floats(name, shape, data);
-}
-onnx::NodeProto& Axis(onnx::NodeProto& node, int64_t axis) {
-  ModelBuilder::SetInt(node, "axis", axis);
-  return node;
-}
-void Permuted(ModelBuilder& m, const char* from, const char* to, const Ints& perm) {
-  ModelBuilder::SetInts(m.Node("Transpose", {from}, {to}), "perm", perm);
-}
 // "n" and "m" of x, whose axes they are, as vectors of one element.
-void Lengths(ModelBuilder& m, int64_t n_axis, int64_t m_axis) {
+void BothLengths(ModelBuilder& m, int64_t n_axis, int64_t m_axis) {
   m.Node("Shape", {"x"}, {"shape of x"});
   m.Ints("n axis", {n_axis});
   m.Ints("m axis", {m_axis});
@@ -63,7 +53,7 @@ void Reshaped(ModelBuilder& m, const char* from, const char* to, const std::vect
 }
 
 void Attention(ModelBuilder& m) {
-  Lengths(m, 0, 1);
+  BothLengths(m, 0, 1);
   Reshaped(m, "x", "heads", {"n", "m", "2", "4"});
   Permuted(m, "heads", "rows", {0, 2, 1, 3});
   Permuted(m, "heads", "keys", {0, 2, 3, 1});
@@ -97,17 +87,17 @@ void Image(ModelBuilder& m, bool pooled) {
   if (pooled) m.Node("GlobalAveragePool", {"most"}, {"y"});
 }
 
-const Chain kChains[] = {
+const TwoRangeChain kTwoRangeChains[] = {
     {"axes that change places",
      {kN, kM, 4},
      [](ModelBuilder& m) {
-       Lengths(m, 0, 1);
+       BothLengths(m, 0, 1);
        Reshaped(m, "x", "y", {"m", "n", "4"});
      }},
     {"rows of all examples, and the other way round",
      {kN, kM, 4},
      [](ModelBuilder& m) {
-       Lengths(m, 0, 1);
+       BothLengths(m, 0, 1);
        m.Node("Mul", {"n", "m"}, {"nm"});
        Reshaped(m, "x", "rows", {"nm", "4"});
        Reshaped(m, "rows", "y", {"m", "n", "4"});
@@ -126,7 +116,7 @@ const Chain kChains[] = {
     {"relative positions",
      {2, kN, kM},
      [](ModelBuilder& m) {
-       Lengths(m, 1, 2);
+       BothLengths(m, 1, 2);
        m.Ints("pads", {0, 0, 1, 0, 0, 0});
        m.Ints("one", {1});
        m.Ints("all", {1 << 20});
@@ -170,7 +160,7 @@ const Chain kChains[] = {
     {"rows of all examples",
      {kN, kM, 4},
      [](ModelBuilder& m) {
-       Lengths(m, 0, 1);
+       BothLengths(m, 0, 1);
        Reshaped(m, "x", "rows", {"-1", "4"});
        Weights(m, "w", {4, 6});
        m.Node("MatMul", {"rows", "w"}, {"product"});
@@ -183,7 +173,7 @@ const Chain kChains[] = {
     {"rows of all examples, by their number",
      {kM, kN, 4},
      [](ModelBuilder& m) {
-       Lengths(m, 1, 0);
+       BothLengths(m, 1, 0);
        m.Node("Mul", {"m", "n"}, {"nm"});
        Reshaped(m, "x", "rows", {"nm", "2", "2"});
        Reshaped(m, "rows", "halves", {"0", "4"});
@@ -193,7 +183,7 @@ const Chain kChains[] = {
     {"rows by their number, and the rest",
      {kN, kM, 4},
      [](ModelBuilder& m) {
-       Lengths(m, 0, 1);
+       BothLengths(m, 0, 1);
        m.Node("Mul", {"m", "n"}, {"nm"});
        Reshaped(m, "x", "rows", {"nm", "-1"});
        Axis(m.Node("Softmax", {"rows"}, {"shares"}), 0);
@@ -211,7 +201,7 @@ const Chain kChains[] = {
     {"heads among examples",
      {kM, kN, 4},
      [](ModelBuilder& m) {
-       Lengths(m, 1, 0);
+       BothLengths(m, 1, 0);
        m.Ints("two", {2});
        m.Node("Mul", {"n", "two"}, {"2n"});
        Reshaped(m, "x", "heads", {"m", "2n", "2"});
@@ -241,7 +231,7 @@ const Chain kChains[] = {
     {"pixels of an image",
      {kN, 2, kM, 3},
      [](ModelBuilder& m) {
-       Lengths(m, 0, 2);
+       BothLengths(m, 0, 2);
        Reshaped(m, "x", "pixels", {"n", "2", "-1"});
        Permuted(m, "pixels", "turned", {0, 2, 1});
        Reshaped(m, "turned", "rows", {"-1", "2"});
@@ -250,7 +240,7 @@ const Chain kChains[] = {
     {"channels among rows",
      {kN, 2, kM, 3},
      [](ModelBuilder& m) {
-       Lengths(m, 0, 2);
+       BothLengths(m, 0, 2);
        Reshaped(m, "x", "rows", {"-1", "3"});
        Axis(m.Node("Softmax", {"rows"}, {"shares"}), 0);
        Reshaped(m, "shares", "y", {"n", "2", "m", "3"});
@@ -260,9 +250,9 @@ const Chain kChains[] = {
      [](ModelBuilder& m) { ModelBuilder::SetInts(m.Node("ReduceMean", {"x"}, {"y"}), "axes", {1}); }},
 };
 
-std::ostream& operator<<(std::ostream& out, const Chain& chain) { return out << chain.name; }
+std::ostream& operator<<(std::ostream& out, const TwoRangeChain& chain) { return out << chain.name; }
 
-ModelBuilder ModelOf(const Chain& chain) {
+ModelBuilder ModelOf(const TwoRangeChain& chain) {
   ModelBuilder m(17);
   Ints shape = chain.shape;
   for (int64_t& d : shape) d = std::max<int64_t>(d, -1);
@@ -295,10 +285,10 @@ NDArray Behind(const NDArray& x, const Shape& most) {
   return all;
 }
 
-class TwoRanges : public ::testing::TestWithParam<Chain> {};
+class TwoRanges : public ::testing::TestWithParam<TwoRangeChain> {};
 
 TEST_P(TwoRanges, GiveWhatKnownLengthsGive) {
-  const Chain& chain = GetParam();
+  const TwoRangeChain& chain = GetParam();
   const ModelBuilder m = ModelOf(chain);
   const bool both = std::ranges::count(chain.shape, kN) > 0;
   const auto dims = [&](DimLength n, DimLength length) {
@@ -334,8 +324,8 @@ TEST_P(TwoRanges, GiveWhatKnownLengthsGive) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Chains, TwoRanges, ::testing::ValuesIn(kChains),
-                         [](const ::testing::TestParamInfo<Chain>& info) {
+INSTANTIATE_TEST_SUITE_P(Chains, TwoRanges, ::testing::ValuesIn(kTwoRangeChains),
+                         [](const ::testing::TestParamInfo<TwoRangeChain>& info) {
                            std::string name = info.param.name;
                            std::ranges::replace_if(
                                name, [](char c) { return !std::isalnum(c); }, '_');
@@ -345,17 +335,17 @@ INSTANTIATE_TEST_SUITE_P(Chains, TwoRanges, ::testing::ValuesIn(kChains),
 // Each would give other numbers, or another shape, for some lengths.
 TEST(OnnxTwoRanges, ReshapesThatDoNotSayWhereLengthsGoAreRefused) {
   const auto refused = [](const Ints& shape, const std::vector<std::vector<std::string>>& reshapes) {
-    const Chain chain = {"", shape, [&](ModelBuilder& m) {
-                           Lengths(m, std::ranges::find(shape, kN) - shape.begin(),
-                                   std::ranges::find(shape, kM) - shape.begin());
-                           m.Node("Mul", {"m", "n"}, {"nm"});
-                           std::string from = "x";
-                           for (const std::vector<std::string>& dims : reshapes) {
-                             const std::string to = &dims == &reshapes.back() ? "y" : from + "'";
-                             Reshaped(m, from.c_str(), to.c_str(), dims);
-                             from = to;
-                           }
-                         }};
+    const TwoRangeChain chain = {"", shape, [&](ModelBuilder& m) {
+                                   BothLengths(m, std::ranges::find(shape, kN) - shape.begin(),
+                                               std::ranges::find(shape, kM) - shape.begin());
+                                   m.Node("Mul", {"m", "n"}, {"nm"});
+                                   std::string from = "x";
+                                   for (const std::vector<std::string>& dims : reshapes) {
+                                     const std::string to = &dims == &reshapes.back() ? "y" : from + "'";
+                                     Reshaped(m, from.c_str(), to.c_str(), dims);
+                                     from = to;
+                                   }
+                                 }};
     return std::string(
         ModelOf(chain).Import({.dims = {{"n", DimLength(1, kMostN)}, {"m", DimLength(1, kMostM)}}}).status().message());
   };

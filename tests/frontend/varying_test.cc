@@ -169,7 +169,7 @@ void Numbers(ModelBuilder& m) {
   m.Node("Sub", {"from_one", "one"}, {"number"});
 }
 
-const NamedChain kChains[] = {
+const NamedChain kVaryingChains[] = {
     {"itself", [](ModelBuilder& m) { Of(m, "Identity", {"rows"}); }},
     {"relu", [](ModelBuilder& m) { Of(m, "Relu", {"rows"}); }},
     {"with a row",
@@ -447,7 +447,7 @@ TEST_P(VaryingChain, GivesWhatItGivesOfKnownRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Chains, VaryingChain, ::testing::ValuesIn(kChains),
+INSTANTIATE_TEST_SUITE_P(Chains, VaryingChain, ::testing::ValuesIn(kVaryingChains),
                          [](const ::testing::TestParamInfo<NamedChain>& info) {
                            std::string name = info.param.name;
                            std::ranges::replace_if(

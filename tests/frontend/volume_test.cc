@@ -20,7 +20,7 @@ struct VolumeCase {
   int64_t out_channels = 1, group = 1;
 };
 
-std::vector<float> Drawn(Rng& rng, const Shape& shape) {
+std::vector<float> DrawnFloats(Rng& rng, const Shape& shape) {
   std::vector<float> data(static_cast<size_t>(NumElements(shape)));
   for (float& v : data) v = static_cast<float>(2 * rng.Uniform() - 1);
   return data;
@@ -94,7 +94,8 @@ TEST(OnnxVolume, Convolutions) {
     Rng rng(3);
     const int64_t each = v.x[1] / v.group, outs = v.out_channels / v.group;
     const Shape filter = {v.out_channels, each, v.kernel[0], v.kernel[1], v.kernel[2]};
-    const std::vector<float> x = Drawn(rng, v.x), w = Drawn(rng, filter), bias = Drawn(rng, {v.out_channels});
+    const std::vector<float> x = DrawnFloats(rng, v.x), w = DrawnFloats(rng, filter),
+                             bias = DrawnFloats(rng, {v.out_channels});
     ModelBuilder m(13);
     m.Input("x", v.x);
     m.Floats("w", filter, w);
@@ -125,7 +126,7 @@ TEST(OnnxVolume, Pools) {
     for (const int64_t mode : {0, 1, 2}) {                     // the largest, the mean, the mean with padding
       if (mode > 0 && v.dilations != Ints{1, 1, 1}) continue;  // averages have no dilations before opset 19
       Rng rng(4);
-      const std::vector<float> x = Drawn(rng, v.x);
+      const std::vector<float> x = DrawnFloats(rng, v.x);
       ModelBuilder m(19);
       m.Input("x", v.x);
       auto& node = m.Node(mode == 0 ? "MaxPool" : "AveragePool", {"x"}, {"y"});
@@ -170,7 +171,7 @@ void CheckTransposed(const Transposed& t) {
   const Shape result = t.result();
   SCOPED_TRACE(ShapeText(result));
   Rng rng(6);
-  const std::vector<float> x = Drawn(rng, t.image), w = Drawn(rng, t.filter), bias = Drawn(rng, {6});
+  const std::vector<float> x = DrawnFloats(rng, t.image), w = DrawnFloats(rng, t.filter), bias = DrawnFloats(rng, {6});
   ModelBuilder m(13);
   m.Input("x", t.image);
   m.Floats("w", t.filter, w);

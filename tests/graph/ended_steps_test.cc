@@ -13,14 +13,14 @@ namespace {
 using testing::Builder;
 using ::testing::ElementsAre;
 
-constexpr int64_t kSteps = 4, kWidth = 8;
+constexpr int64_t kMostSteps = 4, kUnits = 8;
 
 class EndedStepsTest : public ::testing::Test {
  protected:
-  EndedStepsTest() : x(b.Input({kSteps, kWidth})), extent(b.Input({}, DType::kI64)) {
+  EndedStepsTest() : x(b.Input({kMostSteps, kUnits})), extent(b.Input({}, DType::kI64)) {
     b.g.input_extents = {{0, 0, 1, 1}};
     b.g.hidden_inputs = 1;
-    inside = b.IsInside(kSteps, extent);
+    inside = b.IsInside(kMostSteps, extent);
   }
   ValueId At(ValueId v, int64_t i, Shape shape) {
     Attrs attrs = Builder::Ints("axes", {0});
@@ -31,11 +31,11 @@ class EndedStepsTest : public ::testing::Test {
   }
   // Rows that each step makes, of a state that they replace, but for those that a run does not have; the last state.
   ValueId LastState(bool keeps) {
-    const ValueId weights = b.Random({kWidth, kWidth});
-    ValueId state = b.Random({1, kWidth});
+    const ValueId weights = b.Random({kUnits, kUnits});
+    ValueId state = b.Random({1, kUnits});
     std::vector<ValueId> rows;
-    for (int64_t i = 0; i < kSteps; ++i) {
-      rows.push_back(b.Call("tanh", {b.Call("add", {b.Call("matmul", {state, weights}), At(x, i, {1, kWidth})})}));
+    for (int64_t i = 0; i < kMostSteps; ++i) {
+      rows.push_back(b.Call("tanh", {b.Call("add", {b.Call("matmul", {state, weights}), At(x, i, {1, kUnits})})}));
       state = b.Call("where", {At(inside, i, {1, 1}), rows.back(), keeps ? state : b.Scalar(0)});
     }
     b.Output(b.Call("concat", rows, Builder::Int("axis", 0)));

@@ -59,7 +59,7 @@ NDArray NaiveConvTranspose(const Attrs& attrs, const NDArray& x, const NDArray& 
   return result;
 }
 
-Attrs RandomWindow(Rng& rng, int64_t kernel_h, int64_t kernel_w, int64_t group) {
+Attrs RandomGroupedWindow(Rng& rng, int64_t kernel_h, int64_t kernel_w, int64_t group) {
   Ints pads, strides = {1 + rng.Below(3), 1 + rng.Below(3)}, dilations = {1 + rng.Below(2), 1 + rng.Below(2)};
   for (int i = 0; i < 4; ++i) pads.push_back(rng.Below((i % 2 == 0 ? kernel_h : kernel_w) + 1));
   return MakeAttrs({{"strides", strides}, {"dilations", dilations}, {"pads", pads}, {"group", group}});
@@ -74,7 +74,7 @@ TEST(Reference, ConvolutionEqualsTheNaiveOne) {
     DType dtype = i % 5 == 0 ? DType::kI32 : i % 7 == 0 ? DType::kF64 : DType::kF32;
     NDArray x = RandomArray(rng, dtype, {1 + rng.Below(2), group * channels, 1 + rng.Below(12), 1 + rng.Below(40)});
     NDArray w = RandomArray(rng, dtype, {group * filters, channels, kh, kw});
-    Attrs attrs = RandomWindow(rng, kh, kw, group);
+    Attrs attrs = RandomGroupedWindow(rng, kh, kw, group);
     absl::StatusOr<NDArray> fast = RunOp("conv2d", attrs, {x, w});
     if (!fast.ok()) continue;
     ++done;
@@ -103,7 +103,7 @@ TEST(Reference, TransposedConvolutionEqualsTheNaiveOne) {
     NDArray x = RandomArray(rng, i % 5 == 0 ? DType::kF64 : DType::kF32,
                             {1 + rng.Below(2), group * channels, 1 + rng.Below(8), 1 + rng.Below(8)});
     NDArray w = RandomArray(rng, x.dtype(), {group * channels, filters, kh, kw});
-    Attrs attrs = RandomWindow(rng, kh, kw, group);
+    Attrs attrs = RandomGroupedWindow(rng, kh, kw, group);
     Ints strides = attrs.Ints("strides");
     attrs.Set("output_padding", Ints{rng.Below(strides[0]), rng.Below(strides[1])});
     absl::StatusOr<NDArray> fast = RunOp("conv_transpose2d", attrs, {x, w});

@@ -9,18 +9,18 @@ namespace {
 using ir::Expr;
 using ::testing::HasSubstr;
 
-constexpr int64_t kRows = 3, kColumns = 4;
+constexpr int64_t kEmbeddedRows = 3, kEmbeddedColumns = 4;
 
 // out[i, j] = in[index(i, j)] + 1
 ir::Func Increment(const std::function<std::vector<Expr>(Expr i, Expr j)>& index) {
-  ir::Buffer in = ir::MakeBuffer("in", DType::kF32, {kRows, kColumns}),
+  ir::Buffer in = ir::MakeBuffer("in", DType::kF32, {kEmbeddedRows, kEmbeddedColumns}),
              out = ir::MakeBuffer("out", DType::kF32, in->shape);
   ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
   ir::Stmt store = ir::Store(out, {i, j}, ir::Load(in, index(i, j)) + ir::Float(1));
   return {"increment",
           {in, out},
           1,
-          ir::For(i, kRows, ir::ForKind::kSerial, ir::For(j, kColumns, ir::ForKind::kSerial, store))};
+          ir::For(i, kEmbeddedRows, ir::ForKind::kSerial, ir::For(j, kEmbeddedColumns, ir::ForKind::kSerial, store))};
 }
 ir::Func Increment() {
   return Increment([](const Expr& i, const Expr& j) { return std::vector<Expr>{i, j}; });
@@ -38,20 +38,21 @@ std::vector<float> Interpreted(const ir::Func& func) {
 }
 
 TEST(EmbedTest, WritesColumnsOfALargerArrayAndNothingElse) {
-  absl::StatusOr<ir::Func> embedded = EmbedOutput(Increment(), kColumns, 7, 2);
+  absl::StatusOr<ir::Func> embedded = EmbedOutput(Increment(), kEmbeddedColumns, 7, 2);
   ASSERT_TRUE(embedded.ok()) << embedded.status();
-  EXPECT_EQ(embedded->params.back()->shape, Shape({kRows, 7}));
+  EXPECT_EQ(embedded->params.back()->shape, Shape({kEmbeddedRows, 7}));
   const std::vector<float> out = Interpreted(*embedded);
-  for (int64_t i = 0; i < kRows; ++i) {
+  for (int64_t i = 0; i < kEmbeddedRows; ++i) {
     for (int64_t j = 0; j < 7; ++j) {
-      const bool inside = j >= 2 && j < 2 + kColumns;
-      EXPECT_EQ(out[static_cast<size_t>(i * 7 + j)], inside ? static_cast<float>(i * kColumns + j - 2 + 1) : -1);
+      const bool inside = j >= 2 && j < 2 + kEmbeddedColumns;
+      EXPECT_EQ(out[static_cast<size_t>(i * 7 + j)],
+                inside ? static_cast<float>(i * kEmbeddedColumns + j - 2 + 1) : -1);
     }
   }
 }
 
 TEST(EmbedTest, WritesRowsOfALargerArray) {
-  absl::StatusOr<ir::Func> embedded = EmbedOutput(Increment(), kRows * kColumns, 20, 8);
+  absl::StatusOr<ir::Func> embedded = EmbedOutput(Increment(), kEmbeddedRows * kEmbeddedColumns, 20, 8);
   ASSERT_TRUE(embedded.ok()) << embedded.status();
   const std::vector<float> out = Interpreted(*embedded);
   for (int64_t k = 0; k < 20; ++k) EXPECT_EQ(out[static_cast<size_t>(k)], k < 8 ? -1 : static_cast<float>(k - 8 + 1));
@@ -64,16 +65,16 @@ TEST(EmbedTest, RefusesPartsThatAreNoDimensions) {
 TEST(EmbedTest, OnlyWhatIsReadWhereItIsWrittenMayBeInPlace) {
   EXPECT_TRUE(ReadsWhatItWrites(Increment(), 0));
   EXPECT_FALSE(ReadsWhatItWrites(Increment([](const Expr& i, const Expr& j) {
-                                   return std::vector<Expr>{i, Expr(kColumns - 1) - j};
+                                   return std::vector<Expr>{i, Expr(kEmbeddedColumns - 1) - j};
                                  }),
                                  0));
   // Through scratch: what is read there may have been overwritten before it is used.
   ir::Func func = Increment();
-  ir::Buffer copy = ir::MakeBuffer("copy", DType::kF32, {kRows, kColumns});
+  ir::Buffer copy = ir::MakeBuffer("copy", DType::kF32, {kEmbeddedRows, kEmbeddedColumns});
   ir::Var i = ir::MakeVar("i"), j = ir::MakeVar("j");
-  ir::Stmt fill =
-      ir::For(i, kRows, ir::ForKind::kSerial,
-              ir::For(j, kColumns, ir::ForKind::kSerial, ir::Store(copy, {i, j}, ir::Load(func.params[0], {i, j}))));
+  ir::Stmt fill = ir::For(
+      i, kEmbeddedRows, ir::ForKind::kSerial,
+      ir::For(j, kEmbeddedColumns, ir::ForKind::kSerial, ir::Store(copy, {i, j}, ir::Load(func.params[0], {i, j}))));
   func.body = ir::Alloc(copy, ir::Seq({fill, func.body}));
   EXPECT_FALSE(ReadsWhatItWrites(func, 0));
 }

@@ -34,12 +34,12 @@ double Cost(const TunerContext& context, const Proposal& c, int machine) {
   return ToyCost(context, c, machine) * (1 + 0.1 * static_cast<double>(odd % 1000) / 1000);
 }
 
-struct Search {
+struct PlayedSearch {
   std::vector<Observation> results;
   std::vector<double> best;  // so far
 };
-Search Searched(const TunerContext& context, int trials, int machine) {
-  Search search;
+PlayedSearch Searched(const TunerContext& context, int trials, int machine) {
+  PlayedSearch search;
   auto tuner = FindTuner("xgb")->make(context);
   EXPECT_TRUE(tuner.ok());
   double best = std::numeric_limits<double>::infinity();
@@ -68,14 +68,14 @@ TEST_F(ExperienceTest, ANeighboursRecordsFindTheBestSooner) {
   double cold = 0, warm = 0, boosted = 0;  // logarithms, after the first batch of 8
   for (int machine = 0; machine < kToyMachines; ++machine) {
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      const Search neighbour = Searched(Context(8, seed + 100), 96, machine);
+      const PlayedSearch neighbour = Searched(Context(8, seed + 100), 96, machine);
       const auto seeds_too = std::make_shared<Experience>(Context(8, 0).target, std::vector<Booster>());
       seeds_too->Add(Sized("gemm", 8), neighbour.results);
       ASSERT_TRUE(seeds_too->Refit().ok());
       ASSERT_FALSE(seeds_too->boosters()->empty());
       const auto boosters_alone = std::make_shared<Experience>(Context(8, 0).target, *seeds_too->boosters());
       TunerContext context = Context(10, seed);
-      const Search long_search = Searched(context, 96, machine);
+      const PlayedSearch long_search = Searched(context, 96, machine);
       const double reference = std::log(long_search.best.back());
       cold += std::log(long_search.best[7]) - reference;
       context.experience = boosters_alone;
@@ -131,7 +131,7 @@ TEST_F(ExperienceTest, SeedsComeInTheFirstBatchWhereTheyAreLegal) {
 
 TEST_F(ExperienceTest, TrainsAgainWhenThereIsTwiceAsMuch) {
   Experience experience(Context(8, 0).target, {});
-  const Search search = Searched(Context(8, 0), 128, 0);
+  const PlayedSearch search = Searched(Context(8, 0), 128, 0);
   const std::span results(search.results);
   const Boosters none = experience.boosters();
   experience.Add(Sized("gemm", 8), results.first(16));

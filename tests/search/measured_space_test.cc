@@ -13,15 +13,15 @@
 namespace temper {
 namespace {
 
-constexpr const char* kHead =
+constexpr const char* kSpaceHead =
     R"({"device_name": "d", "kernel_name": "k", "tune_params_keys": ["x", "name", "one"],
         "tune_params": {"x": [8, 16, 32], "name": ["a", "b"], "one": [7]}, "cache": {)";
 
 std::string Entry(int x, const std::string& name, const std::string& rest) {
   return absl::StrCat("\"", x, ",", name, ",7\": {\"x\": ", x, ", \"name\": \"", name, "\", \"one\": 7", rest, "}");
 }
-absl::StatusOr<MeasuredSpace> Parsed(const std::string& entries, const std::string& tail = "}}") {
-  return ParseMeasuredSpace("toy", kHead + entries + tail);
+absl::StatusOr<MeasuredSpace> ParsedSpace(const std::string& entries, const std::string& tail = "}}") {
+  return ParseMeasuredSpace("toy", kSpaceHead + entries + tail);
 }
 std::string Refusal(const std::string& text) {
   const auto space = ParseMeasuredSpace("toy", text);
@@ -33,7 +33,7 @@ std::string Refusal(const std::string& text) {
 
 TEST(MeasuredSpace, IsRead) {
   const auto space =
-      Parsed(Entry(8, "a", R"(, "time": 2.0, "times": [1.9, 2.1])") + "," + Entry(32, "b", R"(, "time": 0.5)"));
+      ParsedSpace(Entry(8, "a", R"(, "time": 2.0, "times": [1.9, 2.1])") + "," + Entry(32, "b", R"(, "time": 0.5)"));
   ASSERT_TRUE(space.ok()) << space.status();
   EXPECT_EQ(space->cost_s.size(), 2u);
   EXPECT_EQ(space->best_s, 0.5e-3);
@@ -55,7 +55,8 @@ TEST(MeasuredSpace, WhateverHasNoTimeFailed) {
                                              R"(, "time": 0)",
                                              ""};
   for (const std::string& failure : failures) {
-    const auto space = Parsed(Entry(8, "a", failure) + "," + Entry(16, "a", R"(, "time": 1, "note": "NaN \"NaN")"));
+    const auto space =
+        ParsedSpace(Entry(8, "a", failure) + "," + Entry(16, "a", R"(, "time": 1, "note": "NaN \"NaN")"));
     ASSERT_TRUE(space.ok()) << failure << " " << space.status();
     EXPECT_EQ(std::ranges::count_if(space->cost_s, [](const auto& c) { return std::isinf(c.second); }), 1) << failure;
     EXPECT_EQ(space->best_s, 1e-3);
@@ -63,7 +64,7 @@ TEST(MeasuredSpace, WhateverHasNoTimeFailed) {
 }
 
 TEST(MeasuredSpace, AFileThatWasNotClosedIsFine) {
-  const auto space = Parsed(Entry(8, "a", R"(, "time": 2)") + ",\n", "");
+  const auto space = ParsedSpace(Entry(8, "a", R"(, "time": 2)") + ",\n", "");
   ASSERT_TRUE(space.ok()) << space.status();
   EXPECT_EQ(space->cost_s.size(), 1u);
 }
@@ -72,9 +73,9 @@ TEST(MeasuredSpace, RefusesWhatIsNoSpaceInOneLine) {
   EXPECT_NE(Refusal("").find("no cache file"), std::string::npos);
   EXPECT_NE(Refusal("nonsense").find("no cache file"), std::string::npos);
   EXPECT_NE(Refusal("{}").find("no cache file"), std::string::npos);
-  EXPECT_EQ(Refusal(std::string(kHead) + "}}"), "no config has a time");
-  EXPECT_EQ(Refusal(kHead + Entry(8, "a", R"(, "time": NaN)") + "}}"), "no config has a time");
-  EXPECT_EQ(Refusal(kHead + Entry(9, "a", R"(, "time": 1)") + "}}"), "config 9,a,7: no such value of knob 'x'");
+  EXPECT_EQ(Refusal(std::string(kSpaceHead) + "}}"), "no config has a time");
+  EXPECT_EQ(Refusal(kSpaceHead + Entry(8, "a", R"(, "time": NaN)") + "}}"), "no config has a time");
+  EXPECT_EQ(Refusal(kSpaceHead + Entry(9, "a", R"(, "time": 1)") + "}}"), "config 9,a,7: no such value of knob 'x'");
   EXPECT_EQ(Refusal(R"({"tune_params_keys": ["x"], "tune_params": {"x": []}, "cache": {}})"), "knob 'x' has no values");
   EXPECT_EQ(Refusal(R"({"tune_params_keys": ["x"], "tune_params": {"x": [1, 1]}, "cache": {}})"),
             "knob 'x' has a value twice");
@@ -83,7 +84,7 @@ TEST(MeasuredSpace, RefusesWhatIsNoSpaceInOneLine) {
 TEST(MeasuredSpace, FilesAreReadAndMissingOnesNamed) {
   EXPECT_TRUE(absl::IsNotFound(ReadMeasuredSpace("/nowhere/space.json").status()));
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "file.json";
-  std::ofstream(path) << kHead << Entry(8, "a", R"(, "time": 2)") << "}}";
+  std::ofstream(path) << kSpaceHead << Entry(8, "a", R"(, "time": 2)") << "}}";
   const auto space = ReadMeasuredSpace(path);
   ASSERT_TRUE(space.ok()) << space.status();
   EXPECT_EQ(space->name, "file");

@@ -11,6 +11,7 @@
 
 #include "security/authority.h"
 #include "security/key.h"
+#include "tests/security/testing.h"
 
 namespace temper {
 namespace {
@@ -18,16 +19,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
-const Validity kYear = {kNow, kNow + absl::Hours(24 * 365)};
-
 CertificateAuthority NewAuthority() { return *CertificateAuthority::Create(*PrivateKey::Generate(), kYear); }
 std::string NewRequest() { return *PrivateKey::Generate()->CertificateRequest(); }
-
-template <typename T>
-std::string Message(const absl::StatusOr<T>& result) {
-  return std::string(result.status().message());
-}
 
 // An RSA key and a request by it, as PEM: what we never make.
 std::string RsaPem(bool request) {

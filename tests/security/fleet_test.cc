@@ -29,6 +29,7 @@
 #include "tests/base/captured_log.h"
 #include "tests/chaos/process.h"
 #include "tests/security/memory_access_store.h"
+#include "tests/security/testing.h"
 #include "tests/security/tls_probe.h"
 #include "tests/server/fallible_store.h"
 #include "tests/storage/testing.h"
@@ -41,10 +42,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take milliseconds
 constexpr char kWorkload[] = "(f32[8,8]) relu(0) -> f32[8,8]; anchor=0";
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // A job that waits for a device.
 v1::SubmitJobRequest JobRequest() {

@@ -11,16 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/temporary_directory.h"
 #include "tests/security/memory_access_store.h"
+#include "tests/security/testing.h"
 
 namespace temper {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename T>
-std::string Message(const absl::StatusOr<T>& result) {
-  return std::string(result.status().message());
-}
 
 class GateTest : public ::testing::Test {
  protected:

@@ -8,16 +8,13 @@
 #include <unistd.h>
 
 #include "security/authority.h"
+#include "tests/security/testing.h"
 #include "tests/security/tls_probe.h"
 
 namespace temper {
 namespace {
 
 using ::testing::HasSubstr;
-
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
-const Validity kYear = {kNow, kNow + absl::Hours(24 * 365)};
-constexpr absl::Duration kPatience = absl::Seconds(20);
 
 class FetchAuthorityTest : public ::testing::Test {
  protected:

@@ -9,6 +9,7 @@
 #include "base/temporary_directory.h"
 #include "security/files.h"
 #include "security/token.h"
+#include "tests/security/testing.h"
 
 namespace temper {
 namespace {
@@ -16,8 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
 
 class ServerDirectoryTest : public ::testing::Test {
  protected:

@@ -19,6 +19,7 @@
 #include "security/server_directory.h"
 #include "temper/v1/tuning.grpc.pb.h"
 #include "tests/base/captured_log.h"
+#include "tests/security/testing.h"
 #include "tests/security/tls_probe.h"
 #include "tuner_server/service/tls.h"
 
@@ -26,8 +27,6 @@ namespace temper {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr absl::Duration kPatience = absl::Seconds(60);  // for what should take seconds
 
 class TlsFilesTest : public ::testing::Test {
  protected:

@@ -7,6 +7,7 @@
 #include "base/temporary_directory.h"
 #include "security/files.h"
 #include "security/join.h"
+#include "tests/security/testing.h"
 
 namespace temper {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 TEST(ScopesTest, AreReadAndPrintedInOneOrder) {
   const auto scopes = Scopes::Parse(" submit,read ");

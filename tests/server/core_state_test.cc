@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "storage/check.h"
 #include "tests/base/captured_log.h"
+#include "tests/server/thread_seconds.h"
 #include "tests/server/toys.h"
 #include "tuner_server/service/core.h"
 #include "tuner_server/service/stored_lease.h"
@@ -50,7 +51,7 @@ class FakeJob : public JobPort {
   std::shared_ptr<JobFeed> feed_;
 };
 
-WorkerInfo Worker(const std::string& name) {
+WorkerInfo WorkerOf(const std::string& name) {
   return {.device_key = "k",
           .fingerprint = "f",
           .target = ToyTarget(),
@@ -59,7 +60,7 @@ WorkerInfo Worker(const std::string& name) {
           .instance = absl::StrCat("instance of ", name)};
 }
 
-Work Batch(int64_t job, int items) {
+Work BatchOf(int64_t job, int items) {
   Work work;
   work.job = job;
   work.device_key = "k";
@@ -79,7 +80,7 @@ Work Batch(int64_t job, int items) {
 ItemResult Ok(const Dispatcher::Grant& grant, size_t i, const std::string& name) {
   const WorkItem& item = grant.work->items[i];
   return {.lease = grant.lease,
-          .instance = Worker(name).instance,
+          .instance = WorkerOf(name).instance,
           .item = item.id,
           .attempt = item.attempt,
           .trial = {.outcome = Outcome::kOk, .costs_s = {1e-3, 1e-3, 1e-3}}};
@@ -99,7 +100,7 @@ class CoreStateTest : public ::testing::Test {
     EXPECT_TRUE(state_->AddJob(id, 1, job));
     return job;
   }
-  std::string Register(const std::string& name) { return *state_->Register(Worker(name), Now()); }
+  std::string Register(const std::string& name) { return *state_->Register(WorkerOf(name), Now()); }
   void Queue(Work work) {
     Actions actions;
     state_->AddWork(std::move(work), Now(), actions);
@@ -147,18 +148,18 @@ class CoreStateTest : public ::testing::Test {
 
 TEST_F(CoreStateTest, NothingIsTakenBeforeTheServerIsOpen) {
   state_.emplace(options_);
-  EXPECT_TRUE(absl::IsUnavailable(state_->Register(Worker("w"), Now()).status()));
+  EXPECT_TRUE(absl::IsUnavailable(state_->Register(WorkerOf("w"), Now()).status()));
   EXPECT_TRUE(absl::IsUnavailable(state_->ReservePlace("", 1)));
   Submit({});
   EXPECT_TRUE(absl::IsUnavailable(acks_->status()));
   state_->Open();
-  EXPECT_TRUE(state_->Register(Worker("w"), Now()).ok());
+  EXPECT_TRUE(state_->Register(WorkerOf("w"), Now()).ok());
   EXPECT_TRUE(state_->ReservePlace("", 1).ok());
 }
 
 TEST_F(CoreStateTest, AnInstanceIsForWhoeverHoldsItsKeyAsLongAsItIsThere) {
   AddJob(1);
-  WorkerInfo owner = Worker("w"), thief = owner;
+  WorkerInfo owner = WorkerOf("w"), thief = owner;
   owner.holder = "key 1";
   thief.holder = "key 2";
   ASSERT_TRUE(state_->Register(owner, Now()).ok());
@@ -192,16 +193,16 @@ TEST_F(CoreStateTest, WhoAwaitsManyKeysLeavesRoomForThoseOfOthers) {
 
 TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {
   for (const int threads : {0, -1, 1 << 20}) {
-    WorkerInfo info = Worker("w");
+    WorkerInfo info = WorkerOf("w");
     info.threads = threads;
     EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(info, Now()).status())) << threads;
   }
   for (const int slots : {0, 65}) {
-    WorkerInfo info = Worker("w");
+    WorkerInfo info = WorkerOf("w");
     info.slots = slots;
     EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(info, Now()).status())) << slots;
   }
-  WorkerInfo odd = Worker("w");
+  WorkerInfo odd = WorkerOf("w");
   odd.fingerprint = std::string(1 << 20, 'x');
   EXPECT_TRUE(absl::IsInvalidArgument(state_->Register(odd, Now()).status()));
   odd.fingerprint = "\xff\xfe";
@@ -211,8 +212,8 @@ TEST_F(CoreStateTest, AWorkerWhoseTrialsNoStoreWouldTakeIsRefused) {
 TEST_F(CoreStateTest, AResultThatNoStoreTakesCostsNobodyElseAnything) {
   const auto job = AddJob(1);
   const std::string liar = Register("liar"), honest = Register("honest");
-  Queue(Batch(1, 2));
-  Queue(Batch(1, 1));
+  Queue(BatchOf(1, 2));
+  Queue(BatchOf(1, 1));
   const Dispatcher::Grant first = Take(liar), second = Take(honest);
   ItemResult endless = Ok(first, 0, "liar");
   endless.trial.costs_s.assign(2 * kMaxSamples, 1e-3);
@@ -231,7 +232,7 @@ TEST_F(CoreStateTest, AnItemWhoseLastResultIsBeingStoredIsNotGivenUpMeanwhile) {
   SetUp();
   const auto job = AddJob(1);
   const std::string worker = Register("w");
-  Queue(Batch(1, 1));
+  Queue(BatchOf(1, 1));
   const Dispatcher::Grant grant = Take(worker);
   Submit({Ok(grant, 0, "w")});
   CoreState::CommitPlan plan = state_->JudgeGroup(absl::UnixEpoch());
@@ -245,7 +246,7 @@ TEST_F(CoreStateTest, AnItemWhoseLastResultIsBeingStoredIsNotGivenUpMeanwhile) {
 TEST_F(CoreStateTest, AnItemWhoseResultCouldNotBeStoredAndWhoseLeaseIsGoneIsTriedAgain) {
   AddJob(1);
   const std::string worker = Register("w");
-  Queue(Batch(1, 1));
+  Queue(BatchOf(1, 1));
   const Dispatcher::Grant grant = Take(worker);
   Submit({Ok(grant, 0, "w")});
   CoreState::CommitPlan plan = state_->JudgeGroup(absl::UnixEpoch());
@@ -258,7 +259,7 @@ TEST_F(CoreStateTest, AnItemWhoseResultCouldNotBeStoredAndWhoseLeaseIsGoneIsTrie
 TEST_F(CoreStateTest, TwoResultsOfOneAttemptInOneGroupAreComparedWithOneAnother) {
   AddJob(1);
   const std::string worker = Register("w");
-  Queue(Batch(1, 1));
+  Queue(BatchOf(1, 1));
   const Dispatcher::Grant grant = Take(worker);
   ItemResult altered = Ok(grant, 0, "w");
   altered.trial.costs_s = {1e-9};
@@ -272,7 +273,7 @@ TEST_F(CoreStateTest, TwoResultsOfOneAttemptInOneGroupAreComparedWithOneAnother)
 TEST_F(CoreStateTest, WhatIsRefusedOfASubmissionIsOneLine) {
   AddJob(1);
   const std::string worker = Register("w");
-  Queue(Batch(1, 3));
+  Queue(BatchOf(1, 3));
   const Dispatcher::Grant grant = Take(worker);
   const auto all = [&](const std::string& name) {
     return std::vector<ItemResult>{Ok(grant, 0, name), Ok(grant, 1, name), Ok(grant, 2, name)};
@@ -310,7 +311,7 @@ TEST(ServerCoreTest, NobodyWaitsForTheLogUnderTheLock) {
   const auto sink = std::make_shared<AskingSink>(core);
   const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("asking", sink));
-  EXPECT_TRUE(core.Register(Worker("w")).ok());
+  EXPECT_TRUE(core.Register(WorkerOf("w")).ok());
   spdlog::set_default_logger(before);
   EXPECT_EQ(sink->answered, 1);
 }
@@ -328,7 +329,7 @@ TEST_F(CoreStateTest, AJobsStateAndOwnerAreToldWithoutItsRow) {
 TEST_F(CoreStateTest, AStoreThatFailsNowAndThenEndsNoJobAndOneThatKeepsFailingEndsAll) {
   const auto job = AddJob(1);
   const std::string worker = Register("w");
-  Queue(Batch(1, 1));
+  Queue(BatchOf(1, 1));
   const Dispatcher::Grant grant = Take(worker);
   const auto fail = [&] {
     Submit({Ok(grant, 0, "w")});
@@ -398,7 +399,7 @@ TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {
   options_.dispatch.most_sessions = 4;
   SetUp();
   const auto enter = [&](const std::string& holder, const std::string& name) {
-    WorkerInfo worker = Worker(name);
+    WorkerInfo worker = WorkerOf(name);
     worker.holder = holder;
     return state_->Register(worker, Now());
   };
@@ -422,19 +423,13 @@ TEST_F(CoreStateTest, OneHoldersWorkersLeavePlacesForOthersAndLostOnesGiveWay) {
   EXPECT_TRUE(absl::IsResourceExhausted(enter("key 1", "a").status()));
 }
 
-double ThreadSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 TEST_F(CoreStateTest, WorkersThatWaitForOtherWorkMakeNoTrialDearer) {
   const auto cost = [&](int drained, int others) {
     SetUp();
     AddJob(1);
     const std::string session = Register("w");
     for (int i = 0; i < drained + others; ++i) {
-      WorkerInfo info = Worker(absl::StrCat("o", i));
+      WorkerInfo info = WorkerOf(absl::StrCat("o", i));
       if (i >= drained) info.codegen_id = "c2";
       const std::string waits = *state_->Register(info, Now());
       if (i < drained) state_->HoldBack(waits, "pending");
@@ -445,7 +440,7 @@ TEST_F(CoreStateTest, WorkersThatWaitForOtherWorkMakeNoTrialDearer) {
     }
     const double begun = ThreadSeconds();
     for (int i = 0; i < 300; ++i) {
-      Queue(Batch(1, 1));
+      Queue(BatchOf(1, 1));
       const Dispatcher::Grant grant = Take(session);
       EXPECT_NE(grant.lease, 0);
       Submit({Ok(grant, 0, "w")});
@@ -473,7 +468,7 @@ TEST_F(CoreStateTest, AWaitingWorkerGetsWorkOnceItMayHaveIt) {
     for (auto& action : std::exchange(actions, {})) action();
     if (state_->CommitWaits()) Finish(state_->JudgeGroup(absl::UnixEpoch()));
   };
-  state_->AddWork(Batch(1, 1), Now(), actions);
+  state_->AddWork(BatchOf(1, 1), Now(), actions);
   settle();
   EXPECT_EQ(granted, 0);
   state_->AdmitDevice("k", "f", Now(), actions);
@@ -484,12 +479,12 @@ TEST_F(CoreStateTest, AWaitingWorkerGetsWorkOnceItMayHaveIt) {
 TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
   options_.dispatch.suspects.most_failures = 1;
   SetUp();
-  WorkerInfo liar = Worker("good:1"), good = Worker("good:2");
+  WorkerInfo liar = WorkerOf("good:1"), good = WorkerOf("good:2");
   liar.holder = "key 1";
   good.holder = "key 2";
   AddJob(1);
   const std::string session = *state_->Register(liar, Now());
-  Queue(Batch(1, 1));
+  Queue(BatchOf(1, 1));
   ItemResult failed = Ok(Take(session, "key 1"), 0, "good:1");
   failed.holder = "key 1";
   failed.trial = {.outcome = Outcome::kInfrastructure, .error = "so it says"};
@@ -507,9 +502,9 @@ TEST_F(CoreStateTest, WhoTakesAnothersNameFailsUnderHisOwn) {
 }
 
 TEST_F(CoreStateTest, AStoredLeaseTellsWhatItsWorkerProvedToHave) {
-  WorkerInfo worker = Worker("a");
+  WorkerInfo worker = WorkerOf("a");
   worker.holder = "key 1";
-  Work work = Batch(1, 1);
+  Work work = BatchOf(1, 1);
   work.items[0].id = work.items[0].attempt = 1;
   const auto row = ToRow({.lease = 5, .work = std::make_shared<const Work>(work)}, worker, absl::UnixEpoch());
   ASSERT_TRUE(row.has_value());
@@ -573,9 +568,3 @@ TEST_F(CoreStateTest, OfAJobThatIsOverOnlyWhatPeopleSeeStays) {
 
 }  // namespace
 }  // namespace temper
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleMock(&argc, argv);
-  temper::RegisterToys();
-  return RUN_ALL_TESTS();
-}

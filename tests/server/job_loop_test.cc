@@ -689,9 +689,3 @@ TEST(JobLoop, ATaskThatDoesNotFitTheDeviceEndsWithItsFirstBatchAndTheOthersGoOn)
 
 }  // namespace
 }  // namespace temper
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  temper::RegisterToys();
-  return RUN_ALL_TESTS();
-}

@@ -215,9 +215,3 @@ TEST(JobSteps, AServerThatEndsDoesNotWaitForItsDisk) {
 
 }  // namespace
 }  // namespace temper
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  temper::RegisterToys();
-  return RUN_ALL_TESTS();
-}

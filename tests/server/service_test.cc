@@ -544,9 +544,3 @@ TEST(ServerAddress, APortIsChosenAndNotSharedWithASecondServer) {
 
 }  // namespace
 }  // namespace temper
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleMock(&argc, argv);
-  temper::RegisterToys();
-  return RUN_ALL_TESTS();
-}

@@ -11,6 +11,7 @@
 
 #include "base/natural_order.h"
 #include "tests/server/dispatcher_fixture.h"
+#include "tests/server/thread_seconds.h"
 
 namespace temper {
 namespace {
@@ -123,12 +124,6 @@ TEST(SessionIndexTest, FindsWhatALookAtEachWouldFind) {
     ExpectSame(index, sessions);
     if (::testing::Test::HasFailure()) return;
   }
-}
-
-double ThreadSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Thousands that register at once, as after their server's restart, must not each look at all of the others.

@@ -1,5 +1,7 @@
 #include "tests/server/toys.h"
 
+#include <gtest/gtest.h>
+
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
 #include "compiler/ops/templates/cpu_template.h"
@@ -29,9 +31,13 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget&) {
   return f;
 }
 
-}  // namespace
+class Toys : public ::testing::Environment {
+ public:
+  void SetUp() override;
+};
+[[maybe_unused]] const ::testing::Environment* const kToys = ::testing::AddGlobalTestEnvironment(new Toys);
 
-void RegisterToys() {
+void Toys::SetUp() {
   OpDef op;
   op.name = "toy";
   op.pattern = OpPattern::kAnchor;
@@ -52,6 +58,8 @@ void RegisterToys() {
   def.footprint = FootprintOf;
   RegisterTemplate(ForCpu(std::move(def)));
 }
+
+}  // namespace
 
 Workload ToyWorkload(const std::string& name, int points, double seconds) {
   Workload w;

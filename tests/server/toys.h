@@ -1,4 +1,5 @@
-// A made-up operator whose spaces and costs are formulas, so that jobs can be played without a device.
+// A made-up operator whose spaces and costs are formulas, so that jobs can be played without a device. A program that
+// has toys.cc knows it in its tests.
 #pragma once
 
 #include <string>
@@ -7,8 +8,6 @@
 
 namespace temper {
 
-// Call once a program, before anything else.
-void RegisterToys();
 // A space of `points` configs (a multiple of 10), costs spread over a factor of about ten. Distinct `name`s are
 // distinct workloads.
 Workload ToyWorkload(const std::string& name, int points, double seconds = 1e-3);

@@ -6,13 +6,13 @@
 namespace temper {
 namespace {
 
-struct Shapes {
+struct ExpandedShapes {
   int64_t n, c, h, w, oc, taps, stride, dilation;
   int64_t pad() const { return dilation * (taps - 1) / 2; }
   int64_t Out(int64_t in) const { return (in + 2 * pad() - dilation * (taps - 1) - 1) / stride + 1; }
 };
 
-std::string Text(const Shapes& s, const char* x_type = "@0231", const char* activation = "relu") {
+std::string ExpandedText(const ExpandedShapes& s, const char* x_type = "@0231", const char* activation = "relu") {
   const std::string mid = absl::StrCat("f32[", s.n, ",", s.oc, ",", s.h, ",", s.w, "]@0231");
   const std::string out = absl::StrCat("f32[", s.n, ",", s.oc, ",", s.Out(s.h), ",", s.Out(s.w), "]@0231");
   return absl::StrCat("(f32[", s.n, ",", s.c, ",", s.h, ",", s.w, "]", x_type, ", const f32[", s.oc, ",", s.c,
@@ -27,10 +27,10 @@ std::string Text(const Shapes& s, const char* x_type = "@0231", const char* acti
 TEST(ExpandedTest, RandomShapes) {
   Rng rng(6);
   for (uint64_t seed = 0; seed < 10 && !::testing::Test::HasFatalFailure(); ++seed) {
-    Shapes s{1 + rng.Below(2),        1 + rng.Below(40),    1 + rng.Below(16), 1 + rng.Below(16),
-             16 * (1 + rng.Below(6)), 1 + 2 * rng.Below(3), 1 + rng.Below(2),  1 + rng.Below(2)};
+    ExpandedShapes s{1 + rng.Below(2),        1 + rng.Below(40),    1 + rng.Below(16), 1 + rng.Below(16),
+                     16 * (1 + rng.Below(6)), 1 + 2 * rng.Below(3), 1 + rng.Below(2),  1 + rng.Below(2)};
     // The sigmoid of the value that padding has is not 0.
-    CheckAll(Parse(Text(s, "@0231", seed % 2 == 0 ? "sigmoid" : "silu")), 3, seed);
+    CheckAll(Parse(ExpandedText(s, "@0231", seed % 2 == 0 ? "sigmoid" : "silu")), 3, seed);
   }
 }
 
@@ -38,7 +38,7 @@ TEST(ExpandedTest, RandomShapes) {
 TEST(ExpandedTest, ShapesOfNetworks) {
   uint64_t seed = 50;
   for (int64_t size : {14, 28}) {
-    for (int64_t stride : {1, 2}) CheckAll(Parse(Text({1, 24, size, size, 96, 3, stride, 1})), 4, seed++);
+    for (int64_t stride : {1, 2}) CheckAll(Parse(ExpandedText({1, 24, size, size, 96, 3, stride, 1})), 4, seed++);
   }
 }
 
@@ -47,7 +47,7 @@ TEST(ExpandedTest, StripsOfWideImagesAreLow) {
   const Target target;
   const CpuTarget& cpu = *target.cpu();
   for (const int64_t side : {16, 448, 8192}) {
-    const Workload w = Parse(Text({1, 16, side, side, 64, 3, 1, 1}));
+    const Workload w = Parse(ExpandedText({1, 16, side, side, 64, 3, 1, 1}));
     const ConfigSpace space = ExpandedConv2d().space(w, cpu);
     const std::vector<Config> legal = space.Enumerate(4096);
     ASSERT_FALSE(legal.empty()) << side;
@@ -60,14 +60,15 @@ TEST(ExpandedTest, StripsOfWideImagesAreLow) {
 
 TEST(ExpandedTest, FitsThePairAlone) {
   const TemplateDef* def = FindTemplate("conv2d.expanded");
-  const Shapes shapes{1, 16, 8, 8, 32, 3, 1, 1};
-  const Workload pair = Parse(Text(shapes));
+  const ExpandedShapes shapes{1, 16, 8, 8, 32, 3, 1, 1};
+  const Workload pair = Parse(ExpandedText(shapes));
   ASSERT_EQ(TemplatesFor(pair, Target{}).size(), 1u);
   EXPECT_EQ(TemplatesFor(pair, Target{})[0], def);
   EXPECT_FALSE(ExpandedConv2d().matches(Parse(AnchorText(pair))));
-  EXPECT_FALSE(ExpandedConv2d().matches(Parse(Text(shapes, "")))) << "an input in another order";
-  EXPECT_FALSE(ExpandedConv2d().matches(Parse(Text({1, 16, 8, 8, 24, 3, 1, 1})))) << "a panel would not be whole";
-  std::string twice = Text({16, 16, 8, 8, 16, 3, 1, 1});
+  EXPECT_FALSE(ExpandedConv2d().matches(Parse(ExpandedText(shapes, "")))) << "an input in another order";
+  EXPECT_FALSE(ExpandedConv2d().matches(Parse(ExpandedText({1, 16, 8, 8, 24, 3, 1, 1}))))
+      << "a panel would not be whole";
+  std::string twice = ExpandedText({16, 16, 8, 8, 16, 3, 1, 1});
   EXPECT_TRUE(ExpandedConv2d().matches(Parse(twice)));
   twice.replace(twice.find("add(10,5)"), 9, "add(10,1)");
   EXPECT_FALSE(ExpandedConv2d().matches(Parse(twice))) << "a filter that another call reads, too";

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 Target Hopper() { return ParseTarget("cuda:sm_90").value(); }
 
 // Operands along the reduction and along their rows and columns, packed and not, with copies of every width.
-constexpr const char* kTexts[] = {
+constexpr const char* kWgmmaTexts[] = {
     "(f16[37,50], const f16[50,70], const f16[70]) matmul(0,1) -> f16[37,70]; add(3,2) -> f16[37,70]; anchor=0",
     "(bf16[130,96], const bf16[96,80]) matmul(0,1) -> bf16[130,80]; relu(2) -> bf16[130,80]; anchor=0",
     "(f16[2,70,32], f16[2,23,32]) matmul(0,1; trans_b=1) -> f16[2,70,23]; anchor=0",
@@ -25,10 +25,10 @@ constexpr const char* kTexts[] = {
     "(bf16[37,51], const bf16[51,71]) matmul(0,1) -> bf16[37,71]; anchor=0",
 };
 
-TEST(GpuWgmma, Shapes) { CheckDraws("gpu.wgmma", kTexts, Hopper(), 2); }
+TEST(GpuWgmma, Shapes) { CheckDraws("gpu.wgmma", kWgmmaTexts, Hopper(), 2); }
 
 // Of copies to shared memory, which nothing else asks for anything.
-TEST(GpuWgmma, NoBankConflict) { CheckNoBankConflict("gpu.wgmma", kTexts, Hopper(), 2); }
+TEST(GpuWgmma, NoBankConflict) { CheckNoBankConflict("gpu.wgmma", kWgmmaTexts, Hopper(), 2); }
 
 TEST(GpuWgmma, IsForTheOneArchitectureThatHasIt) {
   const auto matches = [](const char* text, const std::string& target) {

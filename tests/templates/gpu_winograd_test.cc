@@ -9,13 +9,13 @@
 namespace temper {
 namespace {
 
-struct Convolution {
+struct WinogradConvolution {
   int64_t n, c, oc, h, w;
   int64_t top, left, bottom, right;
   bool fused;  // bias, residual and relu
 };
 
-std::string Text(const Convolution& k, const std::string& attributes = "") {
+std::string WinogradText(const WinogradConvolution& k, const std::string& attributes = "") {
   const std::string out =
       absl::StrCat("f32[", k.n, ",", k.oc, ",", k.h + k.top + k.bottom - 2, ",", k.w + k.left + k.right - 2, "]@0231");
   const std::string operands =
@@ -28,14 +28,15 @@ std::string Text(const Convolution& k, const std::string& attributes = "") {
 }
 
 TEST(GpuWinograd, Shapes) {
-  const Convolution shapes[] = {
+  const WinogradConvolution shapes[] = {
       {1, 8, 8, 7, 7, 1, 1, 1, 1, false},    {1, 9, 17, 5, 9, 1, 1, 1, 1, true},  {2, 17, 10, 5, 9, 0, 0, 0, 0, true},
       {1, 12, 19, 7, 7, 0, 0, 0, 0, false},  {2, 16, 16, 7, 5, 1, 1, 1, 1, true}, {1, 11, 9, 3, 3, 0, 0, 0, 0, false},
       {1, 10, 12, 8, 6, 0, 2, 1, 0, true},   {3, 8, 20, 4, 4, 1, 1, 1, 1, false}, {1, 33, 24, 1, 13, 1, 1, 1, 1, true},
       {1, 20, 15, 10, 10, 2, 2, 2, 2, true},
   };
   uint64_t seed = 1;
-  for (const Convolution& k : shapes) ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(Text(k)), 3, seed++, "gpu.winograd"));
+  for (const WinogradConvolution& k : shapes)
+    ASSERT_NO_FATAL_FAILURE(CheckOnGpus(Parse(WinogradText(k)), 3, seed++, "gpu.winograd"));
 }
 
 std::vector<Config> ConfigsOf(const Workload& w, const Target& t, int64_t m) {
@@ -45,7 +46,7 @@ std::vector<Config> ConfigsOf(const Workload& w, const Target& t, int64_t m) {
 }
 
 TEST(GpuWinograd, IsThreeLaunchesOfWhichTheProductsShareMemory) {
-  const Workload w = Parse(Text({1, 16, 24, 9, 9, 1, 1, 1, 1, true}));
+  const Workload w = Parse(WinogradText({1, 16, 24, 9, 9, 1, 1, 1, 1, true}));
   for (const Target& t : GpuTargets()) {
     for (const int64_t m : {2, 4}) {
       const std::vector<Config> configs = ConfigsOf(w, t, m);
@@ -63,7 +64,7 @@ TEST(GpuWinograd, IsThreeLaunchesOfWhichTheProductsShareMemory) {
 }
 
 TEST(GpuWinograd, StaysWithinItsBoundOverManyChannels) {
-  const Workload w = Parse(Text({1, 512, 8, 8, 8, 1, 1, 1, 1, false}));
+  const Workload w = Parse(WinogradText({1, 512, 8, 8, 8, 1, 1, 1, 1, false}));
   const Target t = ParseTarget("cuda:sm_80").value();
   Rng rng(5);
   const std::vector<NDArray> inputs = RandomInputs(w, rng);
@@ -89,14 +90,16 @@ TEST(GpuWinograd, FitsWhatTheTemplateForCpusFits) {
     for (const Target& t : GpuTargets()) EXPECT_EQ(FindTemplate("gpu.winograd")->matches(w, t), on_cpu) << text;
     return on_cpu;
   };
-  const Convolution usual = {1, 8, 16, 9, 9, 1, 1, 1, 1, false};
-  EXPECT_TRUE(fits(Text(usual)));
-  EXPECT_TRUE(fits(Text(usual, " winograd=1")));
-  EXPECT_TRUE(fits(Text(usual, " tf32=1")));
-  EXPECT_FALSE(fits(Text(usual, " winograd=0")));
-  EXPECT_FALSE(fits(Text({1, 3, 16, 9, 9, 1, 1, 1, 1, false}))) << "few channels";
-  EXPECT_FALSE(fits(Text({1, 16, 3, 9, 9, 1, 1, 1, 1, false}))) << "few filters";
-  const auto with = [&](const char* from, const char* to) { return absl::StrReplaceAll(Text(usual), {{from, to}}); };
+  const WinogradConvolution usual = {1, 8, 16, 9, 9, 1, 1, 1, 1, false};
+  EXPECT_TRUE(fits(WinogradText(usual)));
+  EXPECT_TRUE(fits(WinogradText(usual, " winograd=1")));
+  EXPECT_TRUE(fits(WinogradText(usual, " tf32=1")));
+  EXPECT_FALSE(fits(WinogradText(usual, " winograd=0")));
+  EXPECT_FALSE(fits(WinogradText({1, 3, 16, 9, 9, 1, 1, 1, 1, false}))) << "few channels";
+  EXPECT_FALSE(fits(WinogradText({1, 16, 3, 9, 9, 1, 1, 1, 1, false}))) << "few filters";
+  const auto with = [&](const char* from, const char* to) {
+    return absl::StrReplaceAll(WinogradText(usual), {{from, to}});
+  };
   EXPECT_FALSE(fits(with("const ", ""))) << "filters that are not known";
   EXPECT_FALSE(fits(with("f32", "f16")));
   EXPECT_FALSE(
@@ -116,10 +119,10 @@ TEST(GpuWinograd, FitsWhatTheTemplateForCpusFits) {
 TEST(GpuWinograd, IsFoundBySearchesAndIsNoDefault) {
   for (const char* name : {"opencl", "cuda:sm_80", "cuda -arch=sm_90 -local=232448 -wg=1024 -warp=32 -units=132"}) {
     const Target t = ParseTarget(name).value();
-    for (const Convolution& k : {Convolution{1, 64, 64, 56, 56, 1, 1, 1, 1, true},
-                                 {1, 512, 512, 7, 7, 1, 1, 1, 1, true},
-                                 {16, 256, 256, 56, 56, 1, 1, 1, 1, false}}) {
-      const Workload w = Parse(Text(k));
+    for (const WinogradConvolution& k : {WinogradConvolution{1, 64, 64, 56, 56, 1, 1, 1, 1, true},
+                                         {1, 512, 512, 7, 7, 1, 1, 1, 1, true},
+                                         {16, 256, 256, 56, 56, 1, 1, 1, 1, false}}) {
+      const Workload w = Parse(WinogradText(k));
       const std::vector<const TemplateDef*> templates = TemplatesFor(w, t);
       ASSERT_EQ(templates.size(), 2u);
       EXPECT_EQ(templates[1]->name, "gpu.winograd");
@@ -130,7 +133,7 @@ TEST(GpuWinograd, IsFoundBySearchesAndIsNoDefault) {
 
 // What the draft weighs against gpu.conv: less arithmetic, and more bytes for what lies between the launches.
 TEST(GpuWinograd, ItsFootprintTradesArithmeticForBytes) {
-  const Workload w = Parse(Text({1, 256, 256, 56, 56, 1, 1, 1, 1, false}));
+  const Workload w = Parse(WinogradText({1, 256, 256, 56, 56, 1, 1, 1, 1, false}));
   const Target t = ParseTarget("cuda:sm_80").value();
   const std::string tile = "ty=8,tx=16,tm=8,tn=8,bk=8,vec=4,stages=2,split=1";
   const auto footprint = [&](const char* name, const std::string& config) {
@@ -165,22 +168,22 @@ TEST(GpuWinograd, ThereIsAConfigForEverySizeThatFitsMemory) {
   for (const char* name : {"opencl", "opencl -local=1024 -wg=8", "cuda:sm_50", "cuda:sm_90"}) {
     const Target t = ParseTarget(name).value();
     const TemplateDef& def = *FindTemplate("gpu.winograd");
-    for (const auto& [k, wanted] : {std::pair(Convolution{1, 8, 8, 3, 3, 0, 0, 0, 0, false}, Sizes{2}),
+    for (const auto& [k, wanted] : {std::pair(WinogradConvolution{1, 8, 8, 3, 3, 0, 0, 0, 0, false}, Sizes{2}),
                                     {{1, 8, 8, 5, 3, 1, 1, 1, 1, false}, {2}},
                                     {{1, 101, 103, 13, 13, 0, 1, 1, 0, true}, {2, 4}},
                                     {{1, 512, 512, 7, 7, 1, 1, 1, 1, true}, {2, 4}},
                                     {{1, 64, 64, 224, 224, 1, 1, 1, 1, false}, {2, 4}},
                                     {{1, 64, 64, 900, 900, 1, 1, 1, 1, false}, {4}}}) {
-      const Workload w = Parse(Text(k));
-      ASSERT_TRUE(def.matches(w, t)) << Text(k);
-      EXPECT_EQ(sizes(w, t), wanted) << Text(k);
+      const Workload w = Parse(WinogradText(k));
+      ASSERT_TRUE(def.matches(w, t)) << WinogradText(k);
+      EXPECT_EQ(sizes(w, t), wanted) << WinogradText(k);
       const int64_t legal = def.space(w, t).Count(1 << 14).legal;
-      EXPECT_GE(legal, 1) << name << " " << Text(k);
-      EXPECT_LE(legal, 30000) << name << " " << Text(k);
+      EXPECT_GE(legal, 1) << name << " " << WinogradText(k);
+      EXPECT_LE(legal, 30000) << name << " " << WinogradText(k);
     }
-    for (const Convolution& huge :
-         {Convolution{1, 64, 64, 4096, 4096, 1, 1, 1, 1, false}, {1, 256, 256, 1 << 14, 1 << 14, 1, 1, 1, 1, false}})
-      EXPECT_FALSE(def.matches(Parse(Text(huge)), t));
+    for (const WinogradConvolution& huge : {WinogradConvolution{1, 64, 64, 4096, 4096, 1, 1, 1, 1, false},
+                                            {1, 256, 256, 1 << 14, 1 << 14, 1, 1, 1, 1, false}})
+      EXPECT_FALSE(def.matches(Parse(WinogradText(huge)), t));
   }
 }
 

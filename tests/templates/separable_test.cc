@@ -6,13 +6,13 @@
 namespace temper {
 namespace {
 
-struct Shapes {
+struct SeparableShapes {
   int64_t n, c, h, w, oc, taps, stride, dilation;
   int64_t pad() const { return dilation * (taps - 1) / 2; }
   int64_t Out(int64_t in) const { return (in + 2 * pad() - dilation * (taps - 1) - 1) / stride + 1; }
 };
 
-std::string Text(const Shapes& s, const char* x_type = "@0231", const char* activation = "relu") {
+std::string SeparableText(const SeparableShapes& s, const char* x_type = "@0231", const char* activation = "relu") {
   const std::string hw = absl::StrCat(s.Out(s.h), ",", s.Out(s.w), "]@0231");
   const std::string mid = absl::StrCat("f32[", s.n, ",", s.c, ",", hw);
   const std::string out = absl::StrCat("f32[", s.n, ",", s.oc, ",", hw);
@@ -28,9 +28,9 @@ std::string Text(const Shapes& s, const char* x_type = "@0231", const char* acti
 TEST(SeparableTest, RandomShapes) {
   Rng rng(5);
   for (uint64_t seed = 0; seed < 10 && !::testing::Test::HasFatalFailure(); ++seed) {
-    Shapes s{1 + rng.Below(2),  2 + rng.Below(50),    1 + rng.Below(16), 1 + rng.Below(16),
-             1 + rng.Below(70), 1 + 2 * rng.Below(3), 1 + rng.Below(2),  1 + rng.Below(2)};
-    CheckAll(Parse(Text(s, "@0231", seed % 2 == 0 ? "relu" : "silu")), 3, seed);
+    SeparableShapes s{1 + rng.Below(2),  2 + rng.Below(50),    1 + rng.Below(16), 1 + rng.Below(16),
+                      1 + rng.Below(70), 1 + 2 * rng.Below(3), 1 + rng.Below(2),  1 + rng.Below(2)};
+    CheckAll(Parse(SeparableText(s, "@0231", seed % 2 == 0 ? "relu" : "silu")), 3, seed);
   }
 }
 
@@ -38,17 +38,18 @@ TEST(SeparableTest, RandomShapes) {
 TEST(SeparableTest, ShapesOfNetworks) {
   uint64_t seed = 50;
   for (int64_t size : {14, 28}) {
-    for (int64_t stride : {1, 2}) CheckAll(Parse(Text({1, 48, size, size - 1, 24, 3, stride, 1})), 4, seed++);
+    for (int64_t stride : {1, 2}) CheckAll(Parse(SeparableText({1, 48, size, size - 1, 24, 3, stride, 1})), 4, seed++);
   }
 }
 
 TEST(SeparableTest, FitsThePairAlone) {
   const TemplateDef* def = FindTemplate("conv2d.separable");
-  const Workload pair = Parse(Text({1, 32, 8, 8, 16, 3, 1, 1}));
+  const Workload pair = Parse(SeparableText({1, 32, 8, 8, 16, 3, 1, 1}));
   ASSERT_EQ(TemplatesFor(pair, Target{}).size(), 1u);
   EXPECT_EQ(TemplatesFor(pair, Target{})[0], def);
   EXPECT_FALSE(SeparableConv2d().matches(Parse(AnchorText(pair))));
-  EXPECT_FALSE(SeparableConv2d().matches(Parse(Text({1, 32, 8, 8, 16, 3, 1, 1}, "")))) << "an input in another order";
+  EXPECT_FALSE(SeparableConv2d().matches(Parse(SeparableText({1, 32, 8, 8, 16, 3, 1, 1}, ""))))
+      << "an input in another order";
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ Lines BrokenLinks(const std::string& file, const std::string& document) {
 }
 
 // Every file of the tree, and every folder.
-const std::set<std::string>& Paths() {
+const std::set<std::string>& AllPaths() {
   static const std::set<std::string> paths = [] {
     std::set<std::string> all;
     for (auto it = fs::recursive_directory_iterator(kRoot); it != fs::recursive_directory_iterator(); ++it) {
@@ -92,8 +92,8 @@ const std::set<std::string>& Paths() {
 
 // Whether the tree has it, under this path or below some folder.
 bool Exists(const std::string& path) {
-  if (Paths().contains(path)) return true;
-  return std::ranges::any_of(Paths(), [&](const std::string& p) { return p.ends_with("/" + path); });
+  if (AllPaths().contains(path)) return true;
+  return std::ranges::any_of(AllPaths(), [&](const std::string& p) { return p.ends_with("/" + path); });
 }
 
 // In a document: paths that begin in a folder of the tree, and names of sources, in backquotes.
@@ -104,7 +104,7 @@ Lines UnknownNames(const std::string& document) {
   for (const std::string& line : Prose(document)) {
     for (const std::string& path : Matches(line, kPath)) {
       const std::string folder = path.substr(0, path.find('/'));
-      if (folder != "build" && Paths().contains(folder) && !Paths().contains(path)) unknown.push_back(path);
+      if (folder != "build" && AllPaths().contains(folder) && !AllPaths().contains(path)) unknown.push_back(path);
     }
     for (const std::string& name : Matches(line, kName)) {
       if (!Exists(name)) unknown.push_back(name);
@@ -161,7 +161,7 @@ Lines WrongFences(const std::vector<Block>& blocks) {
     const std::string at = "line " + std::to_string(block.line) + ": ";
     if (block.language.empty()) wrong.push_back(at + "a fence without a language");
     if (block.language == "bash" || block.language == "console") wrong.push_back(at + "commands have the language sh");
-    if (block.mark == "run by" ? !Paths().contains(block.said)
+    if (block.mark == "run by" ? !AllPaths().contains(block.said)
                                : !block.mark.empty() && block.mark != "not run" && block.mark != "file")
       wrong.push_back(at + block.mark + ": " + block.said);
   }

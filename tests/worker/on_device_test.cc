@@ -25,9 +25,9 @@ using testing::HasSubstr;
 
 constexpr char kDevices[] = TEMPER_BINARY_DIR "/lib/libtemper-devices.so";
 
-constexpr int kN = 8;
-constexpr int64_t kShape[] = {kN};
-constexpr int64_t kBytes = kN * sizeof(float);
+constexpr int kElements = 8;
+constexpr int64_t kVector[] = {kElements};
+constexpr int64_t kVectorBytes = kElements * sizeof(float);
 
 // Memory, or a part of one. What a launch takes is the address of such a thing, so a kernel that is given a host's
 // address finds nothing there.
@@ -63,7 +63,7 @@ Place* Find(void* place) {
   return found;
 }
 
-const temper_device kFake = {
+const temper_device kFakeDevice = {
     .launch = nullptr,  // kernels here need nobody to launch them
     .allocate = [](int64_t bytes) -> void* {
       if (fake.allocations_left-- <= 0) return nullptr;
@@ -127,14 +127,14 @@ const temper_device kFake = {
 int32_t Multiply(const temper_call* call) {
   EXPECT_NE(call->stream, nullptr);
   float* products = Find(call->workspace)->floats();
-  for (int i = 0; i < kN; ++i) products[i] = Find(call->args[0])->floats()[i] * Find(call->args[1])->floats()[i];
-  std::memcpy(Find(call->args[2])->floats(), products, kBytes);
+  for (int i = 0; i < kElements; ++i) products[i] = Find(call->args[0])->floats()[i] * Find(call->args[1])->floats()[i];
+  std::memcpy(Find(call->args[2])->floats(), products, kVectorBytes);
   return fake.launched;
 }
 
 // args: x, out: out = x + 1
 int32_t Increment(const temper_call* call) {
-  for (int i = 0; i < kN; ++i) Find(call->args[1])->floats()[i] = Find(call->args[0])->floats()[i] + 1;
+  for (int i = 0; i < kElements; ++i) Find(call->args[1])->floats()[i] = Find(call->args[0])->floats()[i] + 1;
   return fake.launched;
 }
 
@@ -146,7 +146,7 @@ class OnDeviceTest : public testing::Test {
     path_ = testing::TempDir() + "/temper_on_device_test_" + std::to_string(getpid()) + ".bin";
     std::iota(weights_.begin(), weights_.end(), 2.0f);
     std::iota(x_.begin(), x_.end(), 1.0f);
-    std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(weights_.data()), kBytes);
+    std::ofstream(path_, std::ios::binary).write(reinterpret_cast<const char*>(weights_.data()), kVectorBytes);
     variant_.num_inputs = variant_.num_given = 1;
     variant_.inputs = inputs_;
     variant_.num_outputs = 2;
@@ -158,8 +158,8 @@ class OnDeviceTest : public testing::Test {
     plan_.version = TEMPER_PLAN_VERSION;
     plan_.num_variants = 1;
     plan_.variants = &variant_;
-    plan_.weight_bytes[TEMPER_MEMORY_DEVICE] = kBytes;
-    plan_.weight_hash = temper_weights_hash(weights_.data(), kBytes);
+    plan_.weight_bytes[TEMPER_MEMORY_DEVICE] = kVectorBytes;
+    plan_.weight_hash = temper_weights_hash(weights_.data(), kVectorBytes);
     plan_.device = &device_;
     plan_.generator = "fake";
   }
@@ -174,27 +174,27 @@ class OnDeviceTest : public testing::Test {
     return temper_model_run(model, in, out);
   }
   void ExpectRight() {
-    for (int i = 0; i < kN; ++i) {
-      const auto at = static_cast<size_t>(i), half = static_cast<size_t>(kN / 2);
+    for (int i = 0; i < kElements; ++i) {
+      const auto at = static_cast<size_t>(i), half = static_cast<size_t>(kElements / 2);
       EXPECT_EQ(y_[at], x_[at] * weights_[at] + 1);
       EXPECT_EQ(z_[at], at < half ? x_[at + half] : x_[at - half] * weights_[at - half]);
     }
   }
 
-  static constexpr int64_t kSlot = TEMPER_DEVICE_ALIGNMENT, kHalf = kBytes / 2;
-  const temper_device* device_ = &kFake;
-  temper_io inputs_[1] = {{"x", 1, 1, kShape, kBytes, nullptr, 0, nullptr}};
-  temper_io outputs_[2] = {{"y", 1, 1, kShape, kBytes, nullptr, 0, nullptr},
-                           {"z", 1, 1, kShape, kBytes, nullptr, 0, nullptr}};
-  temper_arg multiply_[3] = {{TEMPER_ARG_INPUT, 0, 0, kBytes},
-                             {TEMPER_ARG_WEIGHT, TEMPER_MEMORY_DEVICE, 0, kBytes},
-                             {TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kBytes}};
-  temper_arg increment_[2] = {{TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kBytes},
-                              {TEMPER_ARG_OUTPUT, 0, 0, kBytes}};
+  static constexpr int64_t kSlot = TEMPER_DEVICE_ALIGNMENT, kHalf = kVectorBytes / 2;
+  const temper_device* device_ = &kFakeDevice;
+  temper_io inputs_[1] = {{"x", 1, 1, kVector, kVectorBytes, nullptr, 0, nullptr}};
+  temper_io outputs_[2] = {{"y", 1, 1, kVector, kVectorBytes, nullptr, 0, nullptr},
+                           {"z", 1, 1, kVector, kVectorBytes, nullptr, 0, nullptr}};
+  temper_arg multiply_[3] = {{TEMPER_ARG_INPUT, 0, 0, kVectorBytes},
+                             {TEMPER_ARG_WEIGHT, TEMPER_MEMORY_DEVICE, 0, kVectorBytes},
+                             {TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kVectorBytes}};
+  temper_arg increment_[2] = {{TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, kVectorBytes},
+                              {TEMPER_ARG_OUTPUT, 0, 0, kVectorBytes}};
   temper_arg first_[2] = {{TEMPER_ARG_INPUT, 0, kHalf, 0}, {TEMPER_ARG_OUTPUT, 1, 0, 0}};
   temper_arg second_[2] = {{TEMPER_ARG_ARENA, TEMPER_MEMORY_DEVICE, kSlot, 0}, {TEMPER_ARG_OUTPUT, 1, kHalf, 0}};
   temper_step steps_[4] = {
-      {"multiply", TEMPER_STEP_KERNEL, multiply_, 3, 0, Multiply, kBytes, 0, 2 * kSlot, 0, 0},
+      {"multiply", TEMPER_STEP_KERNEL, multiply_, 3, 0, Multiply, kVectorBytes, 0, 2 * kSlot, 0, 0},
       {"increment", TEMPER_STEP_KERNEL, increment_, 2, 0, Increment, 0, 0, 0, 0, 0},
       {"copy x", TEMPER_STEP_COPY, first_, 2, kHalf, nullptr, 0, 0, 0, 0, 0},
       {"copy product", TEMPER_STEP_COPY, second_, 2, kHalf, nullptr, 0, 0, 0, 0, 0},
@@ -203,7 +203,7 @@ class OnDeviceTest : public testing::Test {
   temper_variant variant_ = {};
   temper_plan plan_ = {};
   std::string path_;
-  std::vector<float> weights_ = std::vector<float>(kN), x_ = weights_, y_ = weights_, z_ = weights_;
+  std::vector<float> weights_ = std::vector<float>(kElements), x_ = weights_, y_ = weights_, z_ = weights_;
 };
 
 TEST_F(OnDeviceTest, InstancesShareWeightsThatGoThereOnceAndARunMovesInputsAndOutputsAlone) {
@@ -225,7 +225,7 @@ TEST_F(OnDeviceTest, InstancesShareWeightsThatGoThereOnceAndARunMovesInputsAndOu
 
 TEST_F(OnDeviceTest, VariantsShareTheArenaAndEachIsRecorded) {
   temper_variant both[] = {variant_, variant_};
-  const int64_t half[] = {kN / 2};
+  const int64_t half[] = {kElements / 2};
   temper_io inputs[] = {inputs_[0]};
   inputs[0].shape = half;  // and the bytes of the whole: the kernels are the same
   both[1].inputs = inputs;
@@ -258,10 +258,10 @@ TEST_F(OnDeviceTest, AnInputOfARangeIsFilledUpWithZeros) {
   variant_.inputs = inputs;
   temper_model* model = nullptr;
   ASSERT_EQ(Create(&model), TEMPER_OK) << temper_model_error(nullptr);
-  for (const int64_t count : {int64_t{kN}, int64_t{3}, int64_t{kN}}) {
+  for (const int64_t count : {int64_t{kElements}, int64_t{3}, int64_t{kElements}}) {
     std::iota(x_.begin(), x_.end(), 1.0f);
     const temper_tensor in = {x_.data(), count * static_cast<int64_t>(sizeof(float)), 1, 1, {count}};
-    temper_tensor out[] = {{y_.data(), kBytes, 0, 0, {}}, {z_.data(), kBytes, 0, 0, {}}};
+    temper_tensor out[] = {{y_.data(), kVectorBytes, 0, 0, {}}, {z_.data(), kVectorBytes, 0, 0, {}}};
     ASSERT_EQ(temper_model_run_shaped(model, &in, out), TEMPER_OK) << temper_model_error(model);
     std::fill(x_.begin() + count, x_.end(), 0.0f);
     ExpectRight();
@@ -270,10 +270,10 @@ TEST_F(OnDeviceTest, AnInputOfARangeIsFilledUpWithZeros) {
 }
 
 TEST_F(OnDeviceTest, AnInputOfTwoRangesIsFilledUpWithZerosBehindEachEnd) {
-  static constexpr int64_t kMost[] = {4, kN / 4}, kLeast[] = {1, 0};
+  static constexpr int64_t kMost[] = {4, kElements / 4}, kLeast[] = {1, 0};
   static constexpr temper_extent kCounted[] = {{0, 1}, {1, 2}};
   const temper_io count = {"count", 7, 0, nullptr, sizeof(int64_t), nullptr, 0, nullptr};
-  const temper_io inputs[] = {{"x", 1, 2, kMost, kBytes, kLeast, 2, kCounted}, count, count};
+  const temper_io inputs[] = {{"x", 1, 2, kMost, kVectorBytes, kLeast, 2, kCounted}, count, count};
   variant_.num_inputs = 3;
   variant_.inputs = inputs;
   temper_model* model = nullptr;
@@ -282,9 +282,9 @@ TEST_F(OnDeviceTest, AnInputOfTwoRangesIsFilledUpWithZerosBehindEachEnd) {
     std::vector<float> given(static_cast<size_t>(rows * columns));
     std::iota(given.begin(), given.end(), 1.0f);
     const temper_tensor in = {given.data(), std::ssize(given) * 4, 1, 2, {rows, columns}};
-    temper_tensor out[] = {{y_.data(), kBytes, 0, 0, {}}, {z_.data(), kBytes, 0, 0, {}}};
+    temper_tensor out[] = {{y_.data(), kVectorBytes, 0, 0, {}}, {z_.data(), kVectorBytes, 0, 0, {}}};
     ASSERT_EQ(temper_model_run_shaped(model, &in, out), TEMPER_OK) << temper_model_error(model);
-    for (int64_t i = 0; i < kN; ++i) {
+    for (int64_t i = 0; i < kElements; ++i) {
       const int64_t row = i / kMost[1], column = i % kMost[1];
       const bool there = row < rows && column < columns;
       x_[static_cast<size_t>(i)] = there ? given[static_cast<size_t>(row * columns + column)] : 0;

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "tests/server/simulator/simulation.h"
-#include "tests/server/toys.h"
 
 namespace temper::simulator {
 namespace {
@@ -44,6 +43,7 @@ int64_t FromEnvironment(const char* name, int64_t otherwise) {
 
 // TEMPER_SIM_SEEDS: how many seeds. TEMPER_SIM_FIRST: the first of them, to see one failure again.
 void Hold(const Faults& faults, int64_t seeds) {
+  spdlog::set_level(spdlog::level::off);  // warnings of what goes wrong on purpose
   const int64_t first = FromEnvironment("TEMPER_SIM_FIRST", 1);
   seeds = FromEnvironment("TEMPER_SIM_SEEDS", seeds);
   int64_t events = 0;
@@ -86,10 +86,3 @@ INSTANTIATE_TEST_SUITE_P(Each, SimulatorFault, ::testing::ValuesIn(kFaultClasses
 
 }  // namespace
 }  // namespace temper::simulator
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  spdlog::set_level(spdlog::level::off);  // warnings of what goes wrong on purpose
-  temper::RegisterToys();
-  return RUN_ALL_TESTS();
-}

@@ -20,8 +20,6 @@ struct Run {
   size_t in_begin, in_end, out_begin, out_end;
 };
 
-Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
-
 // The finest such runs, left to right; axes of extent 1 left over at the end are runs of their own.
 std::vector<Run> MatchRuns(const Shape& in, const Shape& out) {
   std::vector<Run> runs;

@@ -10,6 +10,9 @@
 
 namespace temper {
 
+// Where the node's operator takes elements from, if it only moves them.
+inline Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
+
 // Whether both orders lay the elements of `shape` out alike (axes of extent 1 may stand anywhere).
 bool SameBytes(const Shape& shape, const std::vector<int>& a, const std::vector<int>& b);
 

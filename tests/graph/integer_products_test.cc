@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "compiler/graph/passes/rewriter.h"
 #include "tests/graph/integers_pass.h"
 
 namespace temper {
@@ -288,6 +289,62 @@ TEST_F(IntegerProducts, LargestOfWhatWasQuantisedIsTheLargestNumber) {
     if (node.op == "max_pool2d") pooled.push_back(b.g.values[node.output].type.dtype);
   }
   EXPECT_THAT(pooled, ::testing::UnorderedElementsAre(DType::kU8, DType::kI8, DType::kF32, DType::kF32));
+}
+
+// As around each operator of a model that says which values are rounded how.
+class QuantisedAgain : public IntegerProducts {
+ protected:
+  ValueId Quantised(ValueId v, double scale, double zero, DType to = DType::kU8, double most = 255) {
+    v = b.Call("round", {b.Call("div", {v, b.Scalar(scale)})});
+    Attrs range;
+    range.Set("min", Lowest(to));
+    range.Set("max", std::min(Largest(to), most));
+    return Cast(b.Call("clip", {b.Call("add", {v, b.Scalar(zero)})}, std::move(range)), to);
+  }
+  ValueId Turned(ValueId v) { return b.Call("transpose", {v}, Builder::Ints("perm", {1, 0})); }
+  int Rounded() const { return CountOps(b.g, "round"); }
+};
+
+TEST_F(QuantisedAgain, NumbersAreMovedAsTheyAre) {
+  const double scale = static_cast<double>(0.03F);
+  const ValueId rows = Activations({6, 4}), more = Activations({2, 6});
+  b.Output(Quantised(b.Call("concat", {Turned(rows), more}, Builder::Int("axis", 0)), scale, 117));
+  const ValueId piece = b.Call("slice", {Turned(rows)}, passes::SliceAttrs(0, 1, 3));
+  b.Output(Quantised(b.Call("reshape", {piece}, Builder::Ints("shape", {3, 4})), scale, 117));
+  const ValueId largest = b.Call("max_pool2d", {Activations({1, 2, 4, 4})}, Builder::Ints("kernel", {2, 2}));
+  b.Output(Quantised(largest, scale, 117));
+  Run(kCpu, 0);
+  EXPECT_EQ(Rounded(), 0) << Text(b.g);
+  for (const Node& node : b.g.nodes) EXPECT_EQ(b.g.values[node.output].type.dtype, DType::kU8) << Text(b.g);
+}
+
+TEST_F(QuantisedAgain, OtherNumbersAreMade) {
+  const double scale = static_cast<double>(0.03F);
+  const ValueId rows = Activations({6, 4});
+  b.Output(Quantised(rows, 2 * scale, 117));
+  b.Output(Quantised(rows, scale, 118));
+  b.Output(Quantised(rows, scale, 117, DType::kI8));
+  b.Output(Quantised(rows, scale, 117, DType::kU8, 200));
+  b.Output(Quantised(b.Call("neg", {rows}), scale, 117));
+  const ValueId of_two =
+      Dequantised(b.Input({6, 2}, DType::kU8), Numbers(DType::kU8, {}, {117}), testing::Floats({2}, {0.03, 0.04}));
+  b.Output(Quantised(of_two, scale, 117));
+  b.Output(Quantised(b.Call("concat", {rows, b.Input({6, 1})}, Builder::Int("axis", 1)), scale, 117));
+  // Numbers that are so small are multiplied to none that is there.
+  const double tiny = static_cast<double>(std::numeric_limits<float>::denorm_min());
+  b.Output(Quantised(Dequantised(b.Input({5}, DType::kU8), NDArray(), testing::Floats({}, {tiny})), tiny, 0));
+  const int before = Rounded();
+  ASSERT_TRUE(passes::MultiplyIntegers(b.g, *ParseTarget(kCpu)).ok());
+  EXPECT_EQ(Rounded(), before) << Text(b.g);
+}
+
+// A concatenation of itself, over and over, has more ends than a pass may look at.
+TEST_F(QuantisedAgain, WhatHasManyPartsIsLeftAlone) {
+  ValueId v = Activations({1, 4});
+  for (int i = 0; i < 18; ++i) v = b.Call("concat", {v, v}, Builder::Int("axis", 0));
+  b.Output(Quantised(v, static_cast<double>(0.03F), 117));
+  ASSERT_TRUE(passes::MultiplyIntegers(b.g, *ParseTarget(kCpu)).ok());
+  EXPECT_EQ(Rounded(), 1);
 }
 
 // As behind an end that only a run knows, where numbers are zero, which the zero point is.

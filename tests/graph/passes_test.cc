@@ -261,6 +261,27 @@ TEST(Simplify, MovesThatUndoEachOtherGo) {
   EXPECT_EQ(b.g.nodes.size(), 1u);
 }
 
+TEST(Simplify, TheLargestOfAllElementsIsFoundAsTheyLie) {
+  Builder all, some;
+  const auto reduced = [](Builder& b, const char* op, std::vector<int64_t> axes, int64_t keepdims, bool flat) {
+    ValueId v = b.Transpose(b.Input({2, 3, 4}), {2, 0, 1});
+    if (flat) v = b.Reshape(v, {8, 3});
+    Attrs attrs = Builder::Ints("axes", std::move(axes));
+    attrs.Set("keepdims", keepdims);
+    b.Output(b.Call(op, {v}, std::move(attrs)));
+  };
+  reduced(all, "reduce_max", {0, 1, 2}, 1, false);
+  reduced(all, "reduce_min", {0, 1}, 0, true);
+  Apply(passes::Simplify, all.g);
+  EXPECT_EQ(all.g.nodes.size(), 2u) << Text(all.g);
+  reduced(some, "reduce_max", {0, 1}, 1, false);
+  reduced(some, "reduce_min", {0, 1}, 1, true);      // into as many axes as there are
+  reduced(some, "reduce_sum", {0, 1, 2}, 0, false);  // which rounds, in their order
+  const size_t before = some.g.nodes.size();
+  Apply(passes::Simplify, some.g);
+  EXPECT_EQ(some.g.nodes.size(), before) << Text(some.g);
+}
+
 TEST(Simplify, ATransposeOfUnitAxesIsAReshape) {
   Builder b;
   b.Output(b.Transpose(b.Input({2, 1, 3}), {1, 0, 2}));

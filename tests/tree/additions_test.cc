@@ -195,6 +195,7 @@ const std::map<std::string, std::set<std::string>> kRulesAbout = {
     {"compiler/graph/passes/merge_contractions.cc", {"add", "matmul", "reshape", "slice", "transpose"}},
     {"compiler/graph/passes/neighbour_channels.cc", {"conv2d", "reshape", "slice", "transpose"}},
     {"compiler/graph/passes/byte_products.cc", {"*"}},
+    {"compiler/graph/passes/dequantized_moves.cc", {"*"}},
     {"compiler/graph/passes/dequantized_products.cc", {"*"}},
     {"compiler/graph/passes/integer_products.cc", {"*"}},
     {"compiler/graph/passes/nbits_products.cc", {"*"}},

@@ -13,10 +13,7 @@ namespace {
 // What a cast of a number of at most 8 bits reads.
 ValueId EightBitsOf(const Rewriter& r, ValueId v) {
   const Node* cast = r.Producer(v, "cast");
-  if (cast == nullptr) return kNoValue;
-  const DTypeInfo& from = Info(r.TypeOf(cast->inputs[0]).dtype);
-  const bool integer = from.kind == TypeKind::kSigned || from.kind == TypeKind::kUnsigned;
-  return integer && from.bits <= 8 ? cast->inputs[0] : kNoValue;
+  return cast != nullptr && IsNumberOf8Bits(r.TypeOf(cast->inputs[0]).dtype) ? cast->inputs[0] : kNoValue;
 }
 
 bool IsOne(const Rewriter& r, ValueId v) { return NumElements(r.ShapeOf(v)) == 1; }
@@ -100,6 +97,11 @@ absl::StatusOr<ValueId> Dequantize(Rewriter& r, const Dequantized& d, const std:
 }
 
 }  // namespace
+
+bool IsNumberOf8Bits(DType dtype) {
+  const DTypeInfo& type = Info(dtype);
+  return (type.kind == TypeKind::kSigned || type.kind == TypeKind::kUnsigned) && type.bits <= 8;
+}
 
 std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v) {
   const Node* mul = r.Producer(v, "mul");

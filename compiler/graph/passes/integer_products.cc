@@ -202,6 +202,7 @@ absl::Status MultiplyIntegers(Graph& g, const Target& t) {
   const Rewriter::Rule rules[] = {WithoutName,
                                   [&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
                                   PoolDequantized,
+                                  MoveQuantized,
                                   TransposeDequantized,
                                   [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },
                                   ForgetLeftBits,

@@ -12,6 +12,8 @@ namespace temper::passes {
 absl::StatusOr<bool> MultiplyDequantized(Rewriter& r, Node& node, const Target& t);
 // The largest of dequantised numbers becomes the largest number, dequantised.
 absl::StatusOr<bool> PoolDequantized(Rewriter& r, Node& node);
+// Numbers that are dequantised, moved, and quantised as they were, are moved as they are.
+absl::StatusOr<bool> MoveQuantized(Rewriter& r, Node& node);
 // A transposed convolution of dequantised numbers becomes a plain one of them.
 absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node);
 // A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits; and one of
@@ -29,6 +31,8 @@ struct Dequantized {
   ValueId q, zero, scale;
 };
 std::optional<Dequantized> DequantizedAt(const Rewriter& r, ValueId v);
+
+bool IsNumberOf8Bits(DType dtype);  // an integer of at most so many
 
 bool MultipliesBytes(const Target& t);  // a CPU that multiplies four at once, in one instruction or two
 // Whether the target has a template for the node (matmul or conv2d) over these operands of integers, summed in i32.

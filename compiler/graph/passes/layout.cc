@@ -19,7 +19,6 @@ constexpr int kFewSteps = 8;  // from a value to an output
 // neighbouring channels, so channels come last.
 const std::vector<int> kConvOrder = {0, 2, 3, 1};
 
-Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
 bool IsConv(const Node& node) {
   const OpDef& op = *FindOp(node.op);
   return op.pattern == OpPattern::kAnchor && op.windows;

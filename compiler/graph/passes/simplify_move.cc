@@ -1,5 +1,6 @@
 // Moves that do nothing, undo each other, or can be had for free by whoever reads them.
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/graph/alias.h"
 #include "compiler/graph/passes/simplify.h"
@@ -149,12 +150,29 @@ absl::StatusOr<bool> KeepAxesOfRows(Rewriter& r, Node& node) {
   }
 }
 
+// The largest of all elements is the same in whatever order they lie.
+absl::StatusOr<bool> ReduceAsTheyLie(Rewriter& r, Node& node) {
+  const OpDef& op = *FindOp(node.op);
+  if (op.pattern != OpPattern::kReduction || !op.exact || op.windows) return false;
+  const bool keeps_axes = node.attrs.Int("keepdims", 1) != 0;
+  const Node* move = r.Producer(node.inputs[0]);
+  if (move == nullptr || (move->op != "transpose" && (move->op != "reshape" || keeps_axes))) return false;
+  if (node.attrs.Ints("axes").size() != r.ShapeOf(node.inputs[0]).size()) return false;
+  std::vector<int64_t> axes(r.ShapeOf(move->inputs[0]).size());
+  if (axes.empty()) return false;
+  std::iota(axes.begin(), axes.end(), 0);
+  Attrs attrs = node.attrs;
+  attrs.Set("axes", std::move(axes));
+  r.Become(node, node.op, std::move(attrs), {move->inputs[0]});
+  return true;
+}
+
 }  // namespace
 
 std::span<const Rewriter::Rule> MoveRules() {
   static const std::vector<Rewriter::Rule> rules = {RemoveIdentity,     MergeReshapes,      MergeTransposes,
                                                     TransposeToReshape, TransposedOperands, PadIntoConv,
-                                                    KeepAxesOfRows};
+                                                    KeepAxesOfRows,     ReduceAsTheyLie};
   return rules;
 }
 

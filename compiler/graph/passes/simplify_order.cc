@@ -3,12 +3,12 @@
 // and the moves meet those ahead of the next convolution, which undo them.
 #include <algorithm>
 
+#include "compiler/graph/alias.h"
 #include "compiler/graph/passes/simplify.h"
 
 namespace temper::passes {
 namespace {
 
-Move MoveOf(const Node& node) { return FindOp(node.op)->move; }
 bool GivesAxes(const Node* node) {
   return node != nullptr && (MoveOf(*node) == Move::kReshapes || MoveOf(*node) == Move::kTransposes);
 }

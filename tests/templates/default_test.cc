@@ -149,6 +149,23 @@ TEST(DefaultTest, TransposesOfEveryWidth) {
   }
 }
 
+// Groups of channels become neighbours, one of each in turn, while pixels become planes.
+TEST(DefaultTest, ShufflesOfChannels) {
+  uint64_t seed = 0;
+  for (const char* type : {"f32", "i8"}) {
+    for (int64_t groups : {2, 3, 8, 9}) {
+      for (int64_t each : {15, 16, 29, 58}) {
+        for (int64_t width : {1, 4, 13}) {
+          const std::string image = absl::StrCat("4,", width, "]"), channels = absl::StrCat(groups * each, ",");
+          CheckAll(Parse(absl::StrCat("(", type, "[2,", each, ",", groups, ",", image, "@03421) reshape(0; shape=[2,",
+                                      channels, image, ") -> ", type, "[2,", channels, image, "; anchor=0")),
+                   1, seed++);
+        }
+      }
+    }
+  }
+}
+
 // One parallel region, and no scratch beyond a row's.
 TEST(DefaultTest, Transposes) {
   Rng rng(6);

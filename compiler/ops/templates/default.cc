@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/simplify.h"
@@ -59,34 +60,58 @@ bool InterleavePlanes(Schedule& s, const std::string& name, const CpuTarget& t) 
   return true;
 }
 
+// The dimension along which neighbours are read, where elements that are stored side by side are read far apart: an
+// iterator, of whose elements every `parts`-th are such neighbours, as where channels were interleaved.
+struct Line {
+  size_t iter;
+  int64_t parts;
+};
+constexpr int64_t kLine = 16;
+
+std::optional<Line> LineOf(const std::vector<ir::IterVar>& iters, const std::vector<Expr>& loads) {
+  constexpr int64_t kMostParts = 8;
+  ir::Simplifier simplifier;
+  for (const ir::IterVar& iter : iters) simplifier.Bind(iter.var, iter.extent);
+  for (int64_t parts = 1; parts <= kMostParts; ++parts) {
+    for (const Expr& load : loads) {
+      const std::optional<int64_t> across = Stride(load, iters.back().var, simplifier);
+      if (!across.has_value() || *across < kLine) continue;
+      for (size_t i = 0; i + 1 < iters.size(); ++i) {
+        if (iters[i].extent % parts != 0 || iters[i].extent / parts < kLine) continue;
+        const ir::Var at = ir::MakeVar("at"), part = ir::MakeVar("part");
+        ir::Simplifier in_parts = simplifier;
+        in_parts.Bind(at, iters[i].extent / parts);
+        in_parts.Bind(part, parts);
+        const Expr index = ir::Substitute(load, {{iters[i].var, Expr(at) * Expr(parts) + Expr(part)}});
+        if (Stride(index, at, in_parts) == 1) return Line{i, parts};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 // A stage that reads along one of its outer dimensions and writes along its innermost: tiles in which whole lines are
 // read, in squares of vectors that are transposed in registers.
 bool TransposeTiles(Schedule& s, const std::string& name, const CpuTarget& t) {
-  constexpr int64_t kLine = 16;
   const ir::Stmt block = BlockNamed(s.func(), name);
   const std::vector<ir::IterVar>& iters = block->block.iters;
   if (block->block.init || iters.size() < 2) return false;
-  ir::Simplifier simplifier;
-  for (const ir::IterVar& iter : iters) simplifier.Bind(iter.var, iter.extent);
-  std::optional<size_t> along;
-  for (const Expr& load : Accesses(block, false)) {
-    const std::optional<int64_t> across = Stride(load, iters.back().var, simplifier);
-    if (!across.has_value() || *across < kLine) continue;
-    for (size_t i = 0; i + 1 < iters.size() && !along.has_value(); ++i) {
-      if (iters[i].extent >= kLine && Stride(load, iters[i].var, simplifier) == 1) along = i;
-    }
-  }
+  const std::optional<Line> along = LineOf(iters, Accesses(block, false));
   if (!along.has_value()) return false;
-  const size_t fused = FusibleSuffix(block, *along + 1, true, true);
+  const size_t fused = FusibleSuffix(block, along->iter + 1, true, true);
   std::vector<Loop> loops = s.Loops(name);
   if (fused == 0 || !s.status().ok()) return false;
   int64_t length = 1;
   for (const Loop& loop : Innermost(loops, fused)) length *= s.Extent(loop);
   if (length < kLine) return false;
-  const Loop line = loops[*along];
+  Loop line = loops[along->iter];
   const Loop run = FuseAll(s, Innermost(loops, fused));
   loops.resize(loops.size() - fused);
-  loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(*along));
+  if (along->parts == 1) {
+    loops.erase(loops.begin() + static_cast<std::ptrdiff_t>(along->iter));
+  } else {
+    std::tie(line, loops[along->iter]) = s.Split(line, along->parts);
+  }
   // Of wider squares the shuffles cost more than they save.
   const int64_t bytes = std::max<int64_t>(SizeOf(block->buffer->dtype), 4);
   auto [runs, lane] = s.Split(run, std::min<int64_t>(t.lanes() * 4 / bytes, 8));
@@ -284,6 +309,6 @@ CpuFootprint FootprintOf(const Workload& w, const Config& c, const CpuTarget& t)
 
 }  // namespace
 
-CpuTemplate DefaultTemplate() { return {"default", 5, HasTensorExpressions, Space, Build, FootprintOf}; }
+CpuTemplate DefaultTemplate() { return {"default", 6, HasTensorExpressions, Space, Build, FootprintOf}; }
 
 }  // namespace temper

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 namespace {
 
@@ -28,14 +28,12 @@ std::string TestsOf(const std::string& file) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleMock(&argc, argv);
-  const std::string option = "--file=";
+  constexpr std::string_view kOption = "--file=";
   // Where tests are chosen already, it is by a person, or for the child of a test that sees itself die.
-  const bool chosen = GTEST_FLAG_GET(filter) != "*";
-  for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], option.c_str(), option.size()) != 0 || chosen) continue;
-    const std::string tests = TestsOf(argv[i] + option.size());
+  if (GTEST_FLAG_GET(filter) == "*" && argc > 1 && std::string_view(argv[1]).starts_with(kOption)) {
+    const std::string file = argv[1] + kOption.size(), tests = TestsOf(file);
     if (tests.empty()) {
-      std::cerr << "no test is from " << argv[i] + option.size() << "\n";
+      std::cerr << "no test is from " << file << "\n";
       return 1;
     }
     GTEST_FLAG_SET(filter, tests);

@@ -170,12 +170,8 @@ TEST_P(ContribForms, GivesWhatOnnxGives) {
   for (int64_t i = 0; i < out[0].size(); ++i) EXPECT_NEAR(out[0].At(i), out[1].At(i), 1e-6) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, ContribForms, ::testing::ValuesIn(kForms), [](const auto& info) {
-  std::string name = info.param.name;
-  std::ranges::replace_if(
-      name, [](char c) { return !std::isalnum(c); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Forms, ContribForms, ::testing::ValuesIn(kForms),
+                         [](const auto& info) { return testing::TestName(info.param.name); });
 
 }  // namespace
 }  // namespace temper

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <string>
 #include <vector>
 
@@ -105,6 +107,13 @@ class ModelBuilder {
     return t;
   }
 };
+
+// A name in words, as names of tests may be.
+inline std::string TestName(std::string name) {
+  std::ranges::replace_if(
+      name, [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
 
 // Why the model is refused; empty if it is not.
 inline std::string Refusal(const ModelBuilder& m) { return std::string(m.Import().status().message()); }

@@ -49,13 +49,6 @@ inline void ShapeLike(ModelBuilder& m, const char* name, const std::vector<int64
 }
 inline std::ostream& operator<<(std::ostream& out, const RangeChain& chain) { return out << chain.name; }
 
-inline std::string TestName(const RangeChain& chain) {
-  std::string name = chain.name;
-  std::ranges::replace_if(
-      name, [](char c) { return !std::isalnum(c); }, '_');
-  return name;
-}
-
 inline ModelBuilder ModelOf(const RangeChain& chain) {
   ModelBuilder m(17);
   m.Input("x", chain.shape);

@@ -250,7 +250,7 @@ class RangeOfImages : public ::testing::TestWithParam<RangeChain> {};
 TEST_P(RangeOfImages, GivesWhatItGivesOfAKnownLength) { ExpectAsOfKnownLengths(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Chains, RangeOfImages, ::testing::ValuesIn(kImageChains),
-                         [](const auto& info) { return TestName(info.param); });
+                         [](const auto& info) { return TestName(info.param.name); });
 
 // At even lengths, which are those that the models mean something of.
 const RangeChain kEvenChains[] = {

@@ -219,7 +219,7 @@ class RangeOfMasks : public ::testing::TestWithParam<RangeChain> {};
 TEST_P(RangeOfMasks, GivesWhatItGivesOfAKnownLength) { ExpectAsOfKnownLengths(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Chains, RangeOfMasks, ::testing::ValuesIn(kMaskChains),
-                         [](const auto& info) { return TestName(info.param); });
+                         [](const auto& info) { return TestName(info.param.name); });
 
 TEST(OnnxMasks, UpdatesGoInTheirOrderToWhereTheMaskHolds) {
   ModelBuilder m(17);

@@ -220,7 +220,7 @@ TEST_P(RangeOfPlaces, GivesWhatItGivesOfAKnownLength) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Chains, RangeOfPlaces, ::testing::ValuesIn(kPlaceChains),
-                         [](const auto& info) { return TestName(info.param); });
+                         [](const auto& info) { return TestName(info.param.name); });
 
 TEST(OnnxPlaces, FramesOfASignal) {
   const RangeChain chain = {"", {2, -1}, [](ModelBuilder& m) {

@@ -398,7 +398,7 @@ class Range : public ::testing::TestWithParam<RangeChain> {};
 TEST_P(Range, GivesWhatItGivesOfAKnownLength) { ExpectAsOfKnownLengths(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Chains, Range, ::testing::ValuesIn(kRangeChains),
-                         [](const auto& info) { return TestName(info.param); });
+                         [](const auto& info) { return TestName(info.param.name); });
 
 // A kernel may transform what no window sees with what one does, as Winograd's do.
 TEST(OnnxRange, ConvolutionsFindZerosBehindTheEnd) {

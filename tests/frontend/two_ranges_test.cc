@@ -18,18 +18,13 @@ using testing::Axis;
 using ::testing::HasSubstr;
 using testing::ModelBuilder;
 using testing::Permuted;
+using testing::RangeChain;
+using testing::TestName;
 using testing::Weights;
 using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostN = 3, kMostM = 6;
 constexpr int64_t kN = -1, kM = -2;  // lengths of x that are ranges
-
-// From "x" to "y".
-struct TwoRangeChain {
-  const char* name;
-  Ints shape;  // of x
-  std::function<void(ModelBuilder&)> add;
-};
 
 // "n" and "m" of x, whose axes they are, as vectors of one element.
 void BothLengths(ModelBuilder& m, int64_t n_axis, int64_t m_axis) {
@@ -87,7 +82,7 @@ void Image(ModelBuilder& m, bool pooled) {
   if (pooled) m.Node("GlobalAveragePool", {"most"}, {"y"});
 }
 
-const TwoRangeChain kTwoRangeChains[] = {
+const RangeChain kTwoRangeChains[] = {
     {"axes that change places",
      {kN, kM, 4},
      [](ModelBuilder& m) {
@@ -250,9 +245,7 @@ const TwoRangeChain kTwoRangeChains[] = {
      [](ModelBuilder& m) { ModelBuilder::SetInts(m.Node("ReduceMean", {"x"}, {"y"}), "axes", {1}); }},
 };
 
-std::ostream& operator<<(std::ostream& out, const TwoRangeChain& chain) { return out << chain.name; }
-
-ModelBuilder ModelOf(const TwoRangeChain& chain) {
+ModelBuilder ModelOfTwo(const RangeChain& chain) {
   ModelBuilder m(17);
   Ints shape = chain.shape;
   for (int64_t& d : shape) d = std::max<int64_t>(d, -1);
@@ -285,11 +278,11 @@ NDArray Behind(const NDArray& x, const Shape& most) {
   return all;
 }
 
-class TwoRanges : public ::testing::TestWithParam<TwoRangeChain> {};
+class TwoRanges : public ::testing::TestWithParam<RangeChain> {};
 
 TEST_P(TwoRanges, GiveWhatKnownLengthsGive) {
-  const TwoRangeChain& chain = GetParam();
-  const ModelBuilder m = ModelOf(chain);
+  const RangeChain& chain = GetParam();
+  const ModelBuilder m = ModelOfTwo(chain);
   const bool both = std::ranges::count(chain.shape, kN) > 0;
   const auto dims = [&](DimLength n, DimLength length) {
     return both ? std::map<std::string, DimLength>{{"n", n}, {"m", length}}
@@ -325,29 +318,26 @@ TEST_P(TwoRanges, GiveWhatKnownLengthsGive) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Chains, TwoRanges, ::testing::ValuesIn(kTwoRangeChains),
-                         [](const ::testing::TestParamInfo<TwoRangeChain>& info) {
-                           std::string name = info.param.name;
-                           std::ranges::replace_if(
-                               name, [](char c) { return !std::isalnum(c); }, '_');
-                           return name;
-                         });
+                         [](const auto& info) { return TestName(info.param.name); });
 
 // Each would give other numbers, or another shape, for some lengths.
 TEST(OnnxTwoRanges, ReshapesThatDoNotSayWhereLengthsGoAreRefused) {
   const auto refused = [](const Ints& shape, const std::vector<std::vector<std::string>>& reshapes) {
-    const TwoRangeChain chain = {"", shape, [&](ModelBuilder& m) {
-                                   BothLengths(m, std::ranges::find(shape, kN) - shape.begin(),
-                                               std::ranges::find(shape, kM) - shape.begin());
-                                   m.Node("Mul", {"m", "n"}, {"nm"});
-                                   std::string from = "x";
-                                   for (const std::vector<std::string>& dims : reshapes) {
-                                     const std::string to = &dims == &reshapes.back() ? "y" : from + "'";
-                                     Reshaped(m, from.c_str(), to.c_str(), dims);
-                                     from = to;
-                                   }
-                                 }};
-    return std::string(
-        ModelOf(chain).Import({.dims = {{"n", DimLength(1, kMostN)}, {"m", DimLength(1, kMostM)}}}).status().message());
+    const RangeChain chain = {"", shape, [&](ModelBuilder& m) {
+                                BothLengths(m, std::ranges::find(shape, kN) - shape.begin(),
+                                            std::ranges::find(shape, kM) - shape.begin());
+                                m.Node("Mul", {"m", "n"}, {"nm"});
+                                std::string from = "x";
+                                for (const std::vector<std::string>& dims : reshapes) {
+                                  const std::string to = &dims == &reshapes.back() ? "y" : from + "'";
+                                  Reshaped(m, from.c_str(), to.c_str(), dims);
+                                  from = to;
+                                }
+                              }};
+    return std::string(ModelOfTwo(chain)
+                           .Import({.dims = {{"n", DimLength(1, kMostN)}, {"m", DimLength(1, kMostM)}}})
+                           .status()
+                           .message());
   };
   const auto must_know = HasSubstr("as only the run knows, which Reshape must know");
   EXPECT_THAT(refused({kN, kM, 4}, {{"18", "4"}}), must_know) << "a number of rows";

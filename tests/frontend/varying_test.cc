@@ -448,12 +448,7 @@ TEST_P(VaryingChain, GivesWhatItGivesOfKnownRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Chains, VaryingChain, ::testing::ValuesIn(kVaryingChains),
-                         [](const ::testing::TestParamInfo<NamedChain>& info) {
-                           std::string name = info.param.name;
-                           std::ranges::replace_if(
-                               name, [](char c) { return !std::isalnum(c); }, '_');
-                           return name;
-                         });
+                         [](const auto& info) { return testing::TestName(info.param.name); });
 
 // Behind the end of what is not zero there are zeros, which are no divisors and no extremes.
 TEST(OnnxVarying, IntegersBehindTheEndHarmNothing) {

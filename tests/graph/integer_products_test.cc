@@ -301,16 +301,15 @@ class QuantisedAgain : public IntegerProducts {
     range.Set("max", std::min(Largest(to), most));
     return Cast(b.Call("clip", {b.Call("add", {v, b.Scalar(zero)})}, std::move(range)), to);
   }
-  ValueId Turned(ValueId v) { return b.Call("transpose", {v}, Builder::Ints("perm", {1, 0})); }
   int Rounded() const { return CountOps(b.g, "round"); }
 };
 
 TEST_F(QuantisedAgain, NumbersAreMovedAsTheyAre) {
   const double scale = static_cast<double>(0.03F);
   const ValueId rows = Activations({6, 4}), more = Activations({2, 6});
-  b.Output(Quantised(b.Call("concat", {Turned(rows), more}, Builder::Int("axis", 0)), scale, 117));
-  const ValueId piece = b.Call("slice", {Turned(rows)}, passes::SliceAttrs(0, 1, 3));
-  b.Output(Quantised(b.Call("reshape", {piece}, Builder::Ints("shape", {3, 4})), scale, 117));
+  b.Output(Quantised(b.Call("concat", {b.Transpose(rows, {1, 0}), more}, Builder::Int("axis", 0)), scale, 117));
+  const ValueId piece = b.Call("slice", {b.Transpose(rows, {1, 0})}, passes::SliceAttrs(0, 1, 3));
+  b.Output(Quantised(b.Reshape(piece, {3, 4}), scale, 117));
   const ValueId largest = b.Call("max_pool2d", {Activations({1, 2, 4, 4})}, Builder::Ints("kernel", {2, 2}));
   b.Output(Quantised(largest, scale, 117));
   Run(kCpu, 0);

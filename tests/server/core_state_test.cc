@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <future>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 // Models that say which values are rounded how ("QDQ") say it around each operator, also around those that only move
 // elements. What was a number of 8 bits before is the same one behind.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "compiler/graph/alias.h"
@@ -21,22 +20,12 @@ struct Quantising {
 std::optional<Quantising> QuantisingAt(const Rewriter& r, const Node& node) {
   const DType to = r.TypeOf(node.output).dtype;
   if (node.op != "cast" || !IsNumberOf8Bits(to)) return std::nullopt;
-  const Node* clip = r.Producer(node.inputs[0], "clip");
-  if (clip == nullptr || clip->attrs.Float("min", -HUGE_VAL) > Lowest(to) ||
-      clip->attrs.Float("max", HUGE_VAL) < Largest(to))
-    return std::nullopt;
-  ValueId rounded = clip->inputs[0];
-  double zero = 0;
-  if (const Node* add = r.Producer(rounded, "add")) {
-    const std::optional<double> constant = Uniform(r.Constant(add->inputs[1]));
-    if (!constant.has_value()) return std::nullopt;
-    zero = *constant, rounded = add->inputs[0];
-  }
-  const Node* round = r.Producer(rounded, "round");
-  const Node* div = round == nullptr ? nullptr : r.Producer(round->inputs[0], "div");
+  const std::optional<RoundedClip> rounded = RoundedClipAt(r, node.inputs[0]);
+  if (!rounded.has_value() || rounded->low > Lowest(to) || rounded->high < Largest(to)) return std::nullopt;
+  const Node* div = r.Producer(rounded->round->inputs[0], "div");
   const std::optional<double> scale = div == nullptr ? std::nullopt : Uniform(r.Constant(div->inputs[1]));
   if (!scale.has_value() || r.ShapeOf(div->inputs[0]) != r.ShapeOf(node.output)) return std::nullopt;
-  return Quantising{div->inputs[0], *scale, zero, to};
+  return Quantising{div->inputs[0], *scale, rounded->shift, to};
 }
 
 // (q - zero) * scale / scale is q - zero but for two roundings, unless a product is no ordinary number.

@@ -20,6 +20,13 @@ absl::StatusOr<bool> SplitContractions(Graph& g);  // whether it changed anythin
 
 // `op` of two known arrays, by its reference.
 absl::StatusOr<NDArray> Evaluate(std::string_view op, const NDArray& a, const NDArray& b);
+// clip(round(x)) or clip(round(x) + shift), of a constant.
+struct RoundedClip {
+  const Node *add, *round;  // add: null where there is none
+  double low, high, shift = 0;
+};
+std::optional<RoundedClip> RoundedClipAt(const Rewriter& r, ValueId v);
+
 // The constant's only distinct value; nullopt if it has several.
 std::optional<double> Uniform(const NDArray* a);
 

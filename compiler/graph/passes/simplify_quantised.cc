@@ -9,31 +9,16 @@ namespace {
 
 constexpr double kExact = 1 << 24;  // up to which f32 has every integer
 
-// A clip whose results are integers as f32 has them.
-struct Integers {
-  const Node* clip;
-  double low, high;
-};
+bool IsWhole(double x) { return std::abs(x) <= kExact && x == std::nearbyint(x); }
 
-// clip(round(x)) or clip(round(x) + c) with whole numbers; nullopt if `v` is nothing of the kind.
-std::optional<Integers> IntegersOf(const Rewriter& r, ValueId v) {
-  const Node* clip = r.Producer(v, "clip");
-  if (clip == nullptr || r.TypeOf(v).dtype != DType::kF32) return std::nullopt;
-  const Integers result{clip, clip->attrs.Float("min", -HUGE_VAL), clip->attrs.Float("max", HUGE_VAL)};
-  for (const double bound : {result.low, result.high}) {
-    if (!(std::abs(bound) <= kExact) || bound != std::nearbyint(bound)) return std::nullopt;
-  }
-  ValueId rounded = clip->inputs[0];
-  if (const Node* add = r.Producer(rounded, "add")) {
-    const std::optional<double> constant = Uniform(r.Constant(add->inputs[1]));
-    if (!constant.has_value() || !(std::abs(*constant) <= kExact) || *constant != std::nearbyint(*constant))
-      return std::nullopt;
-    rounded = add->inputs[0];
-  }
-  return r.Producer(rounded, "round") == nullptr ? std::nullopt : std::optional(result);
+// What is rounded so that results are integers as f32 has them; nullopt if `v` is nothing of the kind.
+std::optional<RoundedClip> IntegersOf(const Rewriter& r, ValueId v) {
+  std::optional<RoundedClip> rounded = r.TypeOf(v).dtype == DType::kF32 ? RoundedClipAt(r, v) : std::nullopt;
+  const bool whole = rounded.has_value() && IsWhole(rounded->low) && IsWhole(rounded->high) && IsWhole(rounded->shift);
+  return whole ? rounded : std::nullopt;
 }
 
-bool Holds(DType dtype, const Integers& integers) {
+bool Holds(DType dtype, const RoundedClip& integers) {
   if (IsFloat(dtype)) return dtype == DType::kF32;
   return dtype != DType::kBool && Lowest(dtype) <= integers.low && integers.high <= Largest(dtype);
 }
@@ -44,7 +29,7 @@ absl::StatusOr<bool> CastOfCast(Rewriter& r, Node& node) {
   const Node* inner = r.Producer(node.inputs[0], node.op);
   if (inner == nullptr || !r.OnlyUse(inner->output)) return false;
   const ValueId source = inner->inputs[0];
-  const std::optional<Integers> integers = IntegersOf(r, source);
+  const std::optional<RoundedClip> integers = IntegersOf(r, source);
   const DType to = r.TypeOf(node.output).dtype;
   if (!integers.has_value() || !Holds(r.TypeOf(inner->output).dtype, *integers) || !Holds(to, *integers)) return false;
   if (to == DType::kF32) return r.ReplaceOutput(node, source);
@@ -61,11 +46,12 @@ absl::StatusOr<bool> WithoutZeroPoint(Rewriter& r, Node& node) {
   if (*zero == 0 && r.ShapeOf(node.inputs[0]) == r.ShapeOf(node.output)) return r.ReplaceOutput(node, node.inputs[0]);
   const Node* cast = r.Producer(node.inputs[0], "cast");
   if (cast == nullptr || !r.OnlyUse(cast->output) || !r.OnlyUse(cast->inputs[0])) return false;
-  const std::optional<Integers> integers = IntegersOf(r, cast->inputs[0]);
+  const std::optional<RoundedClip> integers = IntegersOf(r, cast->inputs[0]);
   if (!integers.has_value() || !Holds(dtype, *integers)) return false;
-  const Node* add = r.Producer(integers->clip->inputs[0], "add");
-  if (add == nullptr || !r.OnlyUse(add->output) || Uniform(r.Constant(add->inputs[1])) != zero) return false;
-  const Integers moved{nullptr, integers->low - *zero, integers->high - *zero};
+  const Node* add = integers->add;
+  if (add == nullptr || !r.OnlyUse(add->output) || integers->shift != *zero) return false;
+  RoundedClip moved = *integers;
+  moved.low -= *zero, moved.high -= *zero;
   const bool exact = std::abs(moved.low) <= kExact && std::abs(moved.high) <= kExact && Holds(dtype, moved);
   if (!exact || r.ShapeOf(add->inputs[0]) != r.ShapeOf(node.output)) return false;
   Attrs bounds, to;
@@ -78,6 +64,20 @@ absl::StatusOr<bool> WithoutZeroPoint(Rewriter& r, Node& node) {
 }
 
 }  // namespace
+
+std::optional<RoundedClip> RoundedClipAt(const Rewriter& r, ValueId v) {
+  const Node* clip = r.Producer(v, "clip");
+  if (clip == nullptr) return std::nullopt;
+  RoundedClip result{r.Producer(clip->inputs[0], "add"), nullptr, clip->attrs.Float("min", -HUGE_VAL),
+                     clip->attrs.Float("max", HUGE_VAL)};
+  if (result.add != nullptr) {
+    const std::optional<double> constant = Uniform(r.Constant(result.add->inputs[1]));
+    if (!constant.has_value()) return std::nullopt;
+    result.shift = *constant;
+  }
+  result.round = r.Producer(result.add != nullptr ? result.add->inputs[0] : clip->inputs[0], "round");
+  return result.round == nullptr ? std::nullopt : std::optional(result);
+}
 
 std::span<const Rewriter::Rule> QuantisedRules() {
   static const std::vector<Rewriter::Rule> rules = {CastOfCast, WithoutZeroPoint};

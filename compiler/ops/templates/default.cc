@@ -68,14 +68,16 @@ struct Line {
 };
 constexpr int64_t kLine = 16;
 
-std::optional<Line> LineOf(const std::vector<ir::IterVar>& iters, const std::vector<Expr>& loads) {
+std::optional<Line> LineOf(const std::vector<ir::IterVar>& iters, std::vector<Expr> loads) {
   constexpr int64_t kMostParts = 8;
   ir::Simplifier simplifier;
   for (const ir::IterVar& iter : iters) simplifier.Bind(iter.var, iter.extent);
+  std::erase_if(loads, [&](const Expr& load) {
+    const std::optional<int64_t> across = Stride(load, iters.back().var, simplifier);
+    return !across.has_value() || *across < kLine;
+  });
   for (int64_t parts = 1; parts <= kMostParts; ++parts) {
     for (const Expr& load : loads) {
-      const std::optional<int64_t> across = Stride(load, iters.back().var, simplifier);
-      if (!across.has_value() || *across < kLine) continue;
       for (size_t i = 0; i + 1 < iters.size(); ++i) {
         if (iters[i].extent % parts != 0 || iters[i].extent / parts < kLine) continue;
         const ir::Var at = ir::MakeVar("at"), part = ir::MakeVar("part");

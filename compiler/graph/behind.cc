@@ -97,6 +97,13 @@ std::optional<Behind> BeyondTiles(const Behind& b) {
   return beyond;
 }
 
+// Of two that hold the one that is about more, as far as that is known.
+std::optional<Behind> MoreOf(const std::optional<Behind>& a, const std::optional<Behind>& b) {
+  if (!a || !b) return a ? a : b;
+  const std::optional<Behind> less = BehindBoth(*a, *b);
+  return less && Text(*less) == Text(*a) ? b : a;
+}
+
 constexpr size_t kMostExtents = 64;  // more are no sums that a model means
 
 // Of the values of a graph those that its inputs, its outputs and its kernels tell.
@@ -243,18 +250,14 @@ class Finder {
       if (f.limit) extents.insert(f.limit->extent);
     }
     for (const int extent : extents) {
-      std::vector<std::optional<Behind>> here =
-          UnreadOperands(*step.stages, step.facts, output, extent, Schedules::kAny);
-      if (step.schedule != nullptr && !is_place) {
-        const auto by_loops = UnreadOperands(*step.schedule, step.facts, output, extent, Schedules::kThisOne);
-        for (size_t i = 0; i < unread.size(); ++i) {
-          const Shape& shape = TypeOf(step.kernel.inputs[i]).PhysicalShape();
-          if (!here[i] && !mixed[i] && by_loops[i]) here[i] = InShape(*by_loops[i], shape);
-        }
-      }
+      const auto here = UnreadOperands(*step.stages, step.facts, output, extent, Schedules::kAny);
+      std::vector<std::optional<Behind>> by_loops(unread.size());
+      if (step.schedule != nullptr && !is_place)
+        by_loops = UnreadOperands(*step.schedule, step.facts, output, extent, Schedules::kThisOne);
       for (size_t i = 0; i < unread.size(); ++i) {
         const std::optional<Behind> beyond = here[i] && mixed[i] ? BeyondTiles(*here[i]) : here[i];
-        if (beyond) unread[i].push_back(*beyond);
+        if (by_loops[i]) by_loops[i] = InShape(*by_loops[i], TypeOf(step.kernel.inputs[i]).PhysicalShape());
+        if (const std::optional<Behind> most = MoreOf(beyond, by_loops[i])) unread[i].push_back(*most);
       }
     }
   }

@@ -450,7 +450,8 @@ class Skipper {
     VarSet others = inner;
     others.erase(loop->var.get());
     const Expr next = place + Expr(loop->var);
-    return std::ranges::all_of(BlocksIn(loop), [&](const Stmt& block) {
+    const std::vector<Stmt> blocks = BlocksIn(loop);
+    return !blocks.empty() && std::ranges::all_of(blocks, [&](const Stmt& block) {
       return !ReduceLoops(*block).contains(loop->var.get()) &&
              std::ranges::any_of(PlacesOf(block), [&](const Expr& of_block) {
                return ir::UsesVar(of_block, loop->var) && IsAtMost(next, LeastOf(of_block, loops_, others), loops_);
@@ -458,20 +459,33 @@ class Skipper {
     });
   }
 
-  // What is behind the extent of statements of which others are not.
+  // What is behind the extent of statements of which others are not, or not yet.
   Stmt SkipParts(const Stmt& seq) {
-    std::vector<Stmt> parts;
-    bool all = true, any = false;
+    struct Part {
+      Stmt stmt;
+      Expr least;  // empty: it is never behind
+    };
+    std::vector<Part> parts;  // that do something: what is fetched ahead goes with the others
     for (const Stmt& s : seq->stmts) {
-      const Expr least =
-          s->kind == StmtKind::kFor ? LeastPlace(s, [](const Expr& place) { return !ir::AsInt(place); }) : Expr();
-      parts.push_back(least ? ir::If(least < Extent(), s) : s);
-      all = all && (least || BlocksIn(s).empty());  // what is fetched ahead goes with the others
-      any = any || least;
+      if (BlocksIn(s).empty()) continue;
+      const auto moves = [](const Expr& place) { return !ir::AsInt(place); };
+      const bool runs = s->kind == StmtKind::kFor || s->kind == StmtKind::kIf;
+      parts.push_back({s, runs ? LeastPlace(s, moves) : Expr()});
     }
-    if (all || !any) return nullptr;
+    bool any = false;
+    std::vector<Stmt> stmts = seq->stmts;
+    for (Stmt& s : stmts) {
+      const auto part = std::ranges::find(parts, s, &Part::stmt);
+      if (part == parts.end() || !part->least) continue;
+      const bool is_first = std::ranges::all_of(
+          parts, [&](const Part& other) { return other.least && IsAtMost(part->least, other.least, loops_); });
+      if (is_first) continue;  // loops around leave it out
+      s = ir::If(part->least < Extent(), s);
+      any = true;
+    }
+    if (!any) return nullptr;
     skips_ = true;
-    return ir::Seq(std::move(parts));
+    return ir::Seq(std::move(stmts));
   }
 
   // None counts as one: sums begin then, with what is zero there.

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "compiler/graph/pipeline.h"
+#include "compiler/ops/template.h"
 #include "tests/graph/builder.h"
 
 namespace temper {
@@ -225,14 +226,14 @@ class UnreadTest : public ::testing::Test {
     return b.Call("conv2d", {v, b.Random({4, 4, kernel, kernel})}, std::move(attrs));
   }
   // Of what the first convolution makes, in the optimised graph of which `v` and its end are the outputs.
-  std::vector<std::string> OfFirstConv(ValueId v, ValueId end) {
+  std::vector<std::string> OfFirstConv(ValueId v, ValueId end, bool by_loops = false) {
     b.Output(v);
     b.Output(b.Call("identity", {end}));
     const auto outputs = static_cast<int>(b.g.outputs.size());
     b.g.extents = {{outputs - 2, 2, outputs - 1}};
     b.g.hidden = 1;
     EXPECT_TRUE(Optimize(b.g, Target{}).ok());
-    const GraphBehind behind = BehindOf(b.g);
+    const GraphBehind behind = BehindOf(b.g, by_loops ? Schedules() : std::vector<ir::Func>());
     for (const Group& group : b.g.groups) {
       const Extracted kernel = *Extract(b.g, group);
       const bool convolves = kernel.workload.calls[static_cast<size_t>(kernel.workload.anchor)].op == "conv2d";
@@ -244,6 +245,19 @@ class UnreadTest : public ::testing::Test {
       return texts;
     }
     return {"there is none"};
+  }
+
+  // Of the kernels that are defaults, but that convolutions go row by row.
+  std::vector<ir::Func> Schedules() {
+    std::vector<ir::Func> schedules;
+    for (const Group& group : b.g.groups) {
+      const Workload w = Extract(b.g, group)->workload;
+      const TemplateDef* rows = FindTemplate("conv2d.rows");
+      Choice choice = *DefaultChoice(w, Target{});
+      if (rows->matches(w, Target{})) choice = {rows, rows->space(w, Target{}).Enumerate(1).at(0)};
+      schedules.push_back(BuildKernel(w, choice.def->name, choice.config, Target{})->scheduled);
+    }
+    return schedules;
   }
 
   Builder b;
@@ -267,6 +281,13 @@ TEST_F(UnreadTest, AValueIsReadAsFarAsTheLastWindowSees) {
   const ValueId lines = b.Reshape(Conv(Filled(v, extent), 2), {4, kMost / 2, 4});
   const ValueId dense = b.Call("compact", {lines, end}, Builder::Int("axis", 1));
   EXPECT_THAT(OfFirstConv(b.Reshape(dense, {1, 4, kMost / 2, 4}), end), ElementsAre("0:0:0:(d1 - 3)/2*2"));
+}
+
+// A kernel that makes one line at a time reads no further than its last window sees.
+TEST_F(UnreadTest, AValueIsReadAsFarAsLoopsGo) {
+  const ValueId lines = b.Reshape(Conv(Filled(Conv(Filled(x, extent), 1), extent), 1), {4, kMost, 8});
+  const ValueId dense = b.Call("compact", {lines, extent}, Builder::Int("axis", 1));
+  EXPECT_THAT(OfFirstConv(b.Reshape(dense, {1, 4, kMost, 8}), extent, true), ElementsAre("0:0:0:d1 - 1"));
 }
 
 TEST_F(UnreadTest, WhatIsSummedUpIsRead) {

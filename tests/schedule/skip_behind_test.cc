@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "compiler/schedule/lower.h"
+#include "compiler/schedule/nest.h"
 #include "tests/schedule/programs.h"
 
 namespace temper {
@@ -222,6 +224,80 @@ TEST(SkipBehindTest, WhatAMaskDoesNotTakeIsNotComputed) {
     for (const double x : RunTold(f.with, facts, 5)) EXPECT_FALSE(std::isnan(x));
     facts[0].behind.clear();
   }
+}
+
+// How often a function compares with an extent.
+int64_t Conditions(const ir::Func& f) {
+  int64_t conditions = 0;
+  ir::VisitStmt(f.body, [&](const ir::Stmt& s) { conditions += s->kind == ir::StmtKind::kIf ? 1 : 0; });
+  return conditions;
+}
+
+// Zeros are read a little further than the sums go that they stand for.
+TEST(SkipBehindTest, SumsEndBeforeTheZerosBehindThem) {
+  constexpr int64_t kFurther = 4;
+  ir::ProgramBuilder b("zeros");
+  const ir::Buffer a = b.Input("a", DType::kF32, {kRows, kSteps}), weights = b.Input("b", DType::kF32, {kSteps, 4}),
+                   inside = b.Input("inside", DType::kBool, {kRows}), within = b.Input("within", DType::kBool, {kRows});
+  const ir::Buffer sum = b.Reduce("sum", DType::kF32, {kRows, 4}, {kSteps}, ir::Combiner::kSum,
+                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                                    return ir::Load(a, {i[0], k[0]}) * ir::Load(weights, {k[0], i[1]});
+                                  });
+  const ir::Buffer out = b.Compute("out", DType::kF32, {kRows, 4}, [&](const std::vector<Expr>& i) {
+    const Expr one = ir::Select(ir::Load(inside, {i[0]}), ir::Load(sum, i), ir::Float(0));
+    return ir::Select(ir::Load(within, {i[0]}), one, ir::Float(0));
+  });
+  b.MarkOutput(out);
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  ASSERT_TRUE(program.ok()) << program.status();
+  std::vector<OperandFacts> facts(4);
+  facts[1].constant = true;
+  facts[2].behind = {Along(Behind::kMask, inside, 0)};
+  Schedule s(*program);
+  s.ComputeAt("sum", s.Loops("out")[0]);
+  Behind unread = Along(Behind::kUnread, out, 0);
+  unread.place = unread.place - Expr(kFurther);
+  const Skipped f = Skip(s.func(), facts, {unread});
+  for (const int64_t extent : {1, 9, 23}) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    const int64_t end = std::min(kRows, extent + kFurther);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(end * 4), want.begin())) << extent;
+    EXPECT_EQ(Untouched(got), (kRows - end) * 4) << extent << "\n" << ir::Text(f.with);
+  }
+  // One condition for the rows, and one for their sums; one more where another extent ends these, too.
+  std::optional<Skipping> skipping = SkipBehind(s.func(), facts, {unread}, {0});
+  EXPECT_EQ(Conditions(skipping->func), 2) << ir::Text(skipping->func);
+  facts[3].behind = {Along(Behind::kMask, within, 0)};
+  facts[3].behind[0].extent = 1;
+  skipping = SkipBehind(s.func(), facts, {unread}, {0, 1});
+  EXPECT_EQ(Conditions(skipping->func), 3) << ir::Text(skipping->func);
+}
+
+// What is fetched ahead is of no tile.
+TEST(SkipBehindTest, LoopsThatOnlyFetchAheadMakeNoShortTiles) {
+  const ir::Func program = PackedMatmul(kRows, kColumns, kSteps, kPanel);
+  std::vector<OperandFacts> facts(3);
+  facts[1].constant = facts[2].constant = true;
+  Schedule s(program);
+  ScheduleTiles(s, 4, kPanel, 8);
+  ir::Func func = s.func();
+  // Rows in pairs: a tile of four is two of them, too few for a short tile.
+  Behind output = Along(Behind::kUnread, func.params.back(), 0);
+  output.place = output.index[0] / Expr(2) * Expr(2);
+  const auto short_tiles = [&] {
+    return absl::StrContains(ir::Text(SkipBehind(func, facts, {output}, {0})->func), "_short");
+  };
+  ASSERT_FALSE(short_tiles());
+  func.body = ir::RewriteStmt(func.body, [](const ir::Stmt& stmt) -> ir::Stmt {
+    const bool makes = stmt->kind == ir::StmtKind::kFor && stmt->for_kind == ir::ForKind::kUnrolled;
+    if (!makes) return nullptr;
+    const ir::Var i = ir::MakeVar("ahead");
+    const ir::Buffer& b = nest::BlocksIn(stmt).front()->buffer;
+    std::vector<Expr> at(b->shape.size(), Expr(0));
+    const ir::Stmt fetch = ir::For(i, 16, ir::ForKind::kUnrolled, ir::Prefetch(b, at, true));
+    return ir::Seq({fetch, stmt});
+  });
+  EXPECT_FALSE(short_tiles());
 }
 
 // A step of a sequence that has ended: nothing of it.

@@ -393,6 +393,7 @@ void Emitter::EmitAlloc(const ir::StmtNode& s) {
     const bool own = copies > 1;
     RegisterArray array(b_, buffer.name, MemoryType(buffer.dtype), own ? elements : NumElements(buffer.shape),
                         own || buffer.shape.empty() ? copies : buffer.shape.back(), own ? copies : WidestAccess(s));
+    array.Clear(b_);
     registers_.insert_or_assign(&buffer, std::move(array));
   } else if (buffer.scope == ir::Scope::kMemory && context_.plan.placements.at(&buffer).kind == Placement::kStack) {
     llvm::IRBuilder<>::InsertPointGuard guard(b_);

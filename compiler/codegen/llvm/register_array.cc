@@ -25,6 +25,11 @@ RegisterArray::RegisterArray(llvm::IRBuilder<>& b, const std::string& name, llvm
   }
 }
 
+void RegisterArray::Clear(llvm::IRBuilder<>& b) const {
+  for (llvm::AllocaInst* variable : variables_)
+    b.CreateStore(llvm::PoisonValue::get(variable->getAllocatedType()), variable);
+}
+
 RegisterArray::Place RegisterArray::Find(int64_t position) const {
   const int64_t row = position / columns_, column = position % columns_;
   auto after = std::ranges::upper_bound(chunks_, column, {}, &Chunk::base);

@@ -17,6 +17,8 @@ class RegisterArray {
                 int64_t granule);
 
   int64_t size() const { return size_; }  // elements
+  // Forgets what it holds: where a condition leaves stores out, older values would be kept in registers until then.
+  void Clear(llvm::IRBuilder<>& b) const;
   // `count` elements from flat position `first`, `stride` apart; all within the array. A scalar where count is 1.
   llvm::Value* Load(llvm::IRBuilder<>& b, int64_t first, int64_t count, int64_t stride) const;
   void Store(llvm::IRBuilder<>& b, int64_t first, int64_t count, int64_t stride, llvm::Value* value) const;
@@ -34,8 +36,8 @@ class RegisterArray {
 
   llvm::Type* element_;
   int64_t columns_, size_;
-  std::vector<Chunk> chunks_;            // of a row
-  std::vector<llvm::Value*> variables_;  // row-major: row * chunks + chunk
+  std::vector<Chunk> chunks_;                 // of a row
+  std::vector<llvm::AllocaInst*> variables_;  // row-major: row * chunks + chunk
 };
 
 }  // namespace temper

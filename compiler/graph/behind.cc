@@ -262,12 +262,20 @@ class Finder {
     }
   }
 
-  // Of an operand of which only what lies before a number is read.
+  // Of an operand of which only what lies before a number is read. Lines keep their order within.
   std::vector<Behind> OfCounted(const Step& step, int64_t axis) const {
     const std::optional<ExtentBound>& limit = At(found_.limits, step.kernel.inputs[1]);
     const TensorType& type = TypeOf(step.kernel.inputs[0]);
-    const auto rank = std::ssize(type.shape);
-    return limit ? std::vector{UnreadAlong(type, axis < 0 ? axis + rank : axis, *limit)} : std::vector<Behind>();
+    const int64_t along = axis < 0 ? axis + std::ssize(type.shape) : axis;
+    std::vector<Behind> unread;
+    if (limit) unread.push_back(UnreadAlong(type, along, *limit));
+    for (const Behind& output : At(found_.of, step.kernel.output)) {
+      const Behind b = InShape(output, type.PhysicalShape());
+      const auto moved = std::span(b.index).first(static_cast<size_t>(along) + 1);
+      const bool within = std::ranges::none_of(moved, [&](const ir::Var& v) { return ir::UsesVar(b.place, v); });
+      if (b.kind == Behind::kUnread && within) unread.push_back(b);
+    }
+    return unread;
   }
 
   // One more reads the value, but for what lies behind.

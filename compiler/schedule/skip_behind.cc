@@ -153,6 +153,7 @@ std::set<const ir::BufferNode*> PlacesIn(const std::vector<Stmt>& blocks) {
 
 struct ShortTile {
   Expr place, end;                    // of its first element, and what that is before
+  int64_t step = 1;                   // from an element's place to the next one's, at least
   std::vector<int64_t> extents = {};  // short ones, from the shortest on
   VarSet loops = {};                  // that count its elements
   VarSet inner = {};                  // all in the loop whose iteration makes it
@@ -175,15 +176,16 @@ Stmt WithShortTiles(const Stmt& root, const ShortTiles& tiles) {
     const auto known = s->kind == StmtKind::kFor ? tiles.find(s->var.get()) : tiles.end();
     if (known == tiles.end()) return nullptr;
     const ShortTile& tile = known->second;
-    const Stmt whole = s->body->body;
+    const bool tests = s->body->kind == StmtKind::kIf && !s->body->else_body;
+    const Stmt whole = tests ? s->body->body : s->body;
     Stmt some;
     for (size_t i = 0; i <= tile.extents.size(); ++i) {
       const Stmt up_to = i < tile.extents.size()
                              ? CopyNest(Shortened(whole, tile.loops, tile.extents[i]), "_short", names).nest
                              : whole;
-      some = some ? ir::If(tile.place + Expr(tile.extents[i - 1]) < tile.end, up_to, some) : up_to;
+      some = some ? ir::If(tile.place + Expr(tile.extents[i - 1] * tile.step) < tile.end, up_to, some) : up_to;
     }
-    return ir::For(s->var, s->extent, s->for_kind, ir::If(s->body->cond, some));
+    return ir::For(s->var, s->extent, s->for_kind, tests ? ir::If(s->body->cond, some) : some);
   });
 }
 
@@ -351,9 +353,13 @@ class Skipper {
   // The least place of what a statement does, which is one of those that `fits` holds for. Empty: it does something
   // else, or that is not known.
   Expr LeastPlace(const Stmt& s, const std::function<bool(const Expr&)>& fits) {
-    const VarSet inner = LoopVarsIn(s);
+    return LeastPlace(BlocksIn(s), LoopVarsIn(s), fits);
+  }
+
+  // Of blocks, while the loops `inner` run.
+  Expr LeastPlace(const std::vector<Stmt>& blocks, const VarSet& inner, const std::function<bool(const Expr&)>& fits) {
     Expr least;
-    for (const Stmt& block : BlocksIn(s)) {
+    for (const Stmt& block : blocks) {
       Expr here;
       for (const Expr& place : PlacesOf(block)) {
         const Expr of_block = loops_.Simplify(LeastOf(place, loops_, inner));
@@ -391,14 +397,14 @@ class Skipper {
 
   // Of a loop those that are behind the extent.
   Stmt SkipIterations(const Stmt& loop) {
+    const bool tests = MayTest(loop);
+    if (tests) FindShortTile(loop);
     const Expr least = LeastPlace(loop->body, [&](const Expr& place) { return ir::UsesVar(place, loop->var); });
     if (!least) return nullptr;
-    const bool tests = MayTest(loop);
     Stmt body = loop->body;
     std::vector<Expr> ends;
     for (const Expr& place : PartsOf(least)) {
       if (!ir::UsesVar(place, loop->var)) continue;  // an outer loop's
-      if (tests) FindShortTile(loop, place);
       if (const Expr end = ir::BoundOf(loop->var, place, Extent())) {
         ends.push_back(end);
       } else if (tests) {
@@ -425,38 +431,69 @@ class Skipper {
     });
   }
 
-  // Of a loop whose iteration makes a tile, from a place on: how many of its elements a short tile has.
-  void FindShortTile(const Stmt& loop, const Expr& place) {
+  // Of a loop whose iteration makes a tile of the output, from a place on: how many of its elements a short tile has. A
+  // tile that is a whole line begins at the same place in each iteration.
+  void FindShortTile(const Stmt& loop) {
     const VarSet inner = LoopVarsIn(loop->body);
     const auto meets = [&](const auto& known) {
       return known.first == loop->var.get() || inner.contains(known.first) ||
              known.second.inner.contains(loop->var.get());
     };
     if (std::ranges::any_of(*tiles_, meets)) return;
-    ShortTile tile{.place = place, .end = Extent(), .inner = inner};
+    std::vector<Stmt> blocks = BlocksIn(loop->body);
+    const auto writes = [&](const Stmt& block) { return block->buffer == func_.params.back(); };
+    if (std::ranges::none_of(blocks, writes)) return;
+    // What is summed up may end before the zeros do that are written behind it.
+    if (!std::ranges::all_of(blocks, writes)) std::erase_if(blocks, writes);
+    const auto begins = [&](const Expr& place) {
+      return ir::UsesVar(place, loop->var) || ir::AsInt(place).has_value();
+    };
+    const Expr least = LeastPlace(blocks, inner, begins);
+    if (!least) return;
+    for (const Expr& place : PartsOf(least)) {
+      if (begins(place)) AddShortTile(loop, place, inner);
+    }
+  }
+
+  void AddShortTile(const Stmt& loop, const Expr& place, const VarSet& inner) {
+    if (tiles_->contains(loop->var.get())) return;
+    ShortTile tile{.place = place, .end = Extent(), .step = kFar, .inner = inner};
     int64_t most = 0;
     ir::VisitStmt(loop->body, [&](const Stmt& s) {
-      if (s->kind != StmtKind::kFor || s->for_kind != ForKind::kUnrolled || !CountsFrom(place, s, inner)) return;
+      if (s->kind != StmtKind::kFor || s->for_kind != ForKind::kUnrolled) return;
+      const std::optional<int64_t> step = StepFrom(place, s, inner);
+      if (!step) return;
+      tile.step = std::min(tile.step, *step);
       tile.loops.insert(s->var.get());
       most = std::max(most, s->extent);
     });
     if (most < kFewestToShorten) return;
     for (const int64_t share : kShorter) tile.extents.push_back(CeilDiv(most, share));
     tiles_->emplace(loop->var.get(), std::move(tile));
+    skips_ = true;
   }
 
-  // Whether all that a loop does begins at that place or behind it, and one further in each iteration.
-  bool CountsFrom(const Expr& place, const Stmt& loop, const VarSet& inner) {
+  // How much further all that a loop does is in each iteration, beginning at that place or behind it. nullopt: it is
+  // not, or it does nothing.
+  std::optional<int64_t> StepFrom(const Expr& place, const Stmt& loop, const VarSet& inner) {
     VarSet others = inner;
     others.erase(loop->var.get());
-    const Expr next = place + Expr(loop->var);
-    const std::vector<Stmt> blocks = BlocksIn(loop);
-    return !blocks.empty() && std::ranges::all_of(blocks, [&](const Stmt& block) {
-      return !ReduceLoops(*block).contains(loop->var.get()) &&
-             std::ranges::any_of(PlacesOf(block), [&](const Expr& of_block) {
-               return ir::UsesVar(of_block, loop->var) && IsAtMost(next, LeastOf(of_block, loops_, others), loops_);
-             });
-    });
+    int64_t least = kFar;
+    for (const Stmt& block : BlocksIn(loop)) {
+      if (ReduceLoops(*block).contains(loop->var.get())) return std::nullopt;
+      int64_t largest = 0;
+      for (const Expr& of_block : PlacesOf(block)) {
+        const Expr at = LeastOf(of_block, loops_, others);
+        const auto in = [&](int64_t i) { return ir::Substitute(at, {{loop->var, Expr(i)}}); };
+        for (const int64_t step : {ir::AsInt(loops_.Simplify(in(1) - in(0))).value_or(0), int64_t{1}}) {
+          if (step > largest && ir::UsesVar(of_block, loop->var) &&
+              IsAtMost(place + Expr(loop->var) * Expr(step), at, loops_))
+            largest = step;
+        }
+      }
+      least = std::min(least, largest);
+    }
+    return least > 0 && least < kFar ? std::optional(least) : std::nullopt;
   }
 
   // What is behind the extent of statements of which others are not, or not yet.

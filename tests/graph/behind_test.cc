@@ -274,6 +274,17 @@ TEST_F(UnreadTest, LinesThatAreMadeDenseAreReadToTheirEnd) {
   EXPECT_THAT(OfFirstConv(b.Reshape(dense, {1, 4, kMost, 8}), extent), ElementsAre("0:0:0:d1"));
 }
 
+// Lines that are moved to the front end where they did.
+TEST_F(UnreadTest, LinesOfLinesAreReadToTheEndOfBoth) {
+  const ValueId wide = b.Input({}, DType::kI64);
+  b.g.input_extents.push_back({0, 3, 2, 2});
+  ++b.g.hidden_inputs;
+  ValueId v = b.Reshape(Conv(Filled(x, extent), 1), {4, kMost, 8});
+  v = b.Reshape(b.Call("compact", {v, extent}, Builder::Int("axis", 1)), {4 * kMost, 8});
+  v = b.Call("compact", {v, wide}, Builder::Int("axis", 1));
+  EXPECT_THAT(OfFirstConv(b.Reshape(v, {1, 4, kMost, 8}), extent), UnorderedElementsAre("0:0:0:d1", "0:0:1:d2"));
+}
+
 // Windows that stop at every other place, of which kernels make up to four neighbours together.
 TEST_F(UnreadTest, AValueIsReadAsFarAsTheLastWindowSees) {
   const ValueId v = Conv(Filled(x, extent), 1);

@@ -273,6 +273,30 @@ TEST(SkipBehindTest, SumsEndBeforeTheZerosBehindThem) {
   EXPECT_EQ(Conditions(skipping->func), 3) << ir::Text(skipping->func);
 }
 
+// A tile that is a line begins where each line does; of an extent that counts in larger steps than elements it has as
+// many elements as there are steps.
+TEST(SkipBehindTest, ATileThatIsAWholeLineHasShortOnes) {
+  constexpr int64_t kLines = 3, kInLine = 8, kStep = 4;
+  const ir::Func program = PackedMatmul(kLines * kInLine, kColumns, kSteps, kPanel);
+  std::vector<OperandFacts> facts(3);
+  facts[1].constant = facts[2].constant = true;
+  Behind output = Along(Behind::kUnread, program.params.back(), 0);
+  output.place = Expr(output.index[0]) % Expr(kInLine) * Expr(kStep);
+  Schedule s(program);
+  ScheduleTiles(s, kInLine, kPanel, 8);
+  ASSERT_TRUE(s.status().ok()) << s.status();
+  const Skipped f = Skip(s.func(), facts, {output});
+  for (int64_t extent = 1; extent <= kInLine * kStep; ++extent) {
+    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
+    const int64_t there = (extent + kStep - 1) / kStep, made = there <= 2 ? 2 : there <= 4 ? 4 : kInLine;
+    for (int64_t row = 0; row < kLines * kInLine; ++row) {
+      const auto at = static_cast<std::ptrdiff_t>(row * kColumns);
+      const bool same = std::equal(got.begin() + at, got.begin() + at + kColumns, want.begin() + at);
+      EXPECT_EQ(same, row % kInLine < made) << row << " of " << extent << "\n" << ir::Text(f.with);
+    }
+  }
+}
+
 // What is fetched ahead is of no tile.
 TEST(SkipBehindTest, LoopsThatOnlyFetchAheadMakeNoShortTiles) {
   const ir::Func program = PackedMatmul(kRows, kColumns, kSteps, kPanel);

@@ -431,8 +431,8 @@ class Skipper {
     });
   }
 
-  // Of a loop whose iteration makes a tile of the output, from a place on: how many of its elements a short tile has. A
-  // tile that is a whole line begins at the same place in each iteration.
+  // Of a loop whose iteration makes a tile in memory, from a place on: how many of its elements a short tile has. A tile
+  // that is a whole line begins at the same place in each iteration.
   void FindShortTile(const Stmt& loop) {
     const VarSet inner = LoopVarsIn(loop->body);
     const auto meets = [&](const auto& known) {
@@ -441,17 +441,17 @@ class Skipper {
     };
     if (std::ranges::any_of(*tiles_, meets)) return;
     std::vector<Stmt> blocks = BlocksIn(loop->body);
-    const auto writes = [&](const Stmt& block) { return block->buffer == func_.params.back(); };
+    const auto writes = [&](const Stmt& block) { return block->buffer->scope != ir::Scope::kRegister; };
     if (std::ranges::none_of(blocks, writes)) return;
     // What is summed up may end before the zeros do that are written behind it.
     if (!std::ranges::all_of(blocks, writes)) std::erase_if(blocks, writes);
-    const auto begins = [&](const Expr& place) {
-      return ir::UsesVar(place, loop->var) || ir::AsInt(place).has_value();
-    };
-    const Expr least = LeastPlace(blocks, inner, begins);
-    if (!least) return;
-    for (const Expr& place : PartsOf(least)) {
-      if (begins(place)) AddShortTile(loop, place, inner);
+    const auto moves = [&](const Expr& place) { return ir::UsesVar(place, loop->var); };
+    const auto stays = [&](const Expr& place) { return !ir::UsesVar(place, loop->var); };
+    for (const std::function<bool(const Expr&)>& begins : {std::function<bool(const Expr&)>(moves), {stays}}) {
+      const Expr least = LeastPlace(blocks, inner, begins);
+      for (const Expr& place : least ? PartsOf(least) : std::vector<Expr>()) {
+        if (begins(place)) AddShortTile(loop, place, inner);
+      }
     }
   }
 

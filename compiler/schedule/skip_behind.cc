@@ -431,8 +431,8 @@ class Skipper {
     });
   }
 
-  // Of a loop whose iteration makes a tile in memory, from a place on: how many of its elements a short tile has. A tile
-  // that is a whole line begins at the same place in each iteration.
+  // Of a loop whose iteration makes a tile in memory, from a place on: how many of its elements a short tile has. A
+  // tile that is a whole line begins at the same place in each iteration.
   void FindShortTile(const Stmt& loop) {
     const VarSet inner = LoopVarsIn(loop->body);
     const auto meets = [&](const auto& known) {
@@ -445,9 +445,8 @@ class Skipper {
     if (std::ranges::none_of(blocks, writes)) return;
     // What is summed up may end before the zeros do that are written behind it.
     if (!std::ranges::all_of(blocks, writes)) std::erase_if(blocks, writes);
-    const auto moves = [&](const Expr& place) { return ir::UsesVar(place, loop->var); };
-    const auto stays = [&](const Expr& place) { return !ir::UsesVar(place, loop->var); };
-    for (const std::function<bool(const Expr&)>& begins : {std::function<bool(const Expr&)>(moves), {stays}}) {
+    for (const bool moves : {true, false}) {  // with the loop, or only with those around it
+      const auto begins = [&](const Expr& place) { return ir::UsesVar(place, loop->var) == moves; };
       const Expr least = LeastPlace(blocks, inner, begins);
       for (const Expr& place : least ? PartsOf(least) : std::vector<Expr>()) {
         if (begins(place)) AddShortTile(loop, place, inner);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/match.h"
+#include "base/division.h"
 #include "compiler/schedule/lower.h"
 #include "compiler/schedule/nest.h"
 #include "tests/schedule/programs.h"
@@ -273,30 +274,6 @@ TEST(SkipBehindTest, SumsEndBeforeTheZerosBehindThem) {
   EXPECT_EQ(Conditions(skipping->func), 3) << ir::Text(skipping->func);
 }
 
-// A tile that is a line begins where each line does; of an extent that counts in larger steps than elements it has as
-// many elements as there are steps.
-TEST(SkipBehindTest, ATileThatIsAWholeLineHasShortOnes) {
-  constexpr int64_t kLines = 3, kInLine = 8, kStep = 4;
-  const ir::Func program = PackedMatmul(kLines * kInLine, kColumns, kSteps, kPanel);
-  std::vector<OperandFacts> facts(3);
-  facts[1].constant = facts[2].constant = true;
-  Behind output = Along(Behind::kUnread, program.params.back(), 0);
-  output.place = Expr(output.index[0]) % Expr(kInLine) * Expr(kStep);
-  Schedule s(program);
-  ScheduleTiles(s, kInLine, kPanel, 8);
-  ASSERT_TRUE(s.status().ok()) << s.status();
-  const Skipped f = Skip(s.func(), facts, {output});
-  for (int64_t extent = 1; extent <= kInLine * kStep; ++extent) {
-    const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
-    const int64_t there = (extent + kStep - 1) / kStep, made = there <= 2 ? 2 : there <= 4 ? 4 : kInLine;
-    for (int64_t row = 0; row < kLines * kInLine; ++row) {
-      const auto at = static_cast<std::ptrdiff_t>(row * kColumns);
-      const bool same = std::equal(got.begin() + at, got.begin() + at + kColumns, want.begin() + at);
-      EXPECT_EQ(same, row % kInLine < made) << row << " of " << extent << "\n" << ir::Text(f.with);
-    }
-  }
-}
-
 // What is fetched ahead is of no tile.
 TEST(SkipBehindTest, LoopsThatOnlyFetchAheadMakeNoShortTiles) {
   const ir::Func program = PackedMatmul(kRows, kColumns, kSteps, kPanel);
@@ -336,26 +313,36 @@ TEST(SkipBehindTest, AFunctionAllOfWhichLiesBehindDoesNothing) {
   EXPECT_EQ(RunTold(f.with, facts, 8), RunTold(f.without, facts, 8));
 }
 
-// Lines of rows of which each ends behind the extent, in tiles that go from one line to the next.
-TEST(SkipBehindTest, TilesAreLeftOutInEachLine) {
-  constexpr int64_t kLines = 3, kInLine = 16, kTile = 4;
-  const ir::Func program = PackedMatmul(kLines * kInLine, kColumns, kSteps, kPanel);
+// Three lines of rows of which each ends behind the extent, where rows are `step` apart.
+void ExpectLines(int64_t in_line, int64_t step, int64_t tile) {
+  const int64_t rows = 3 * in_line;
+  const ir::Func program = PackedMatmul(rows, kColumns, kSteps, kPanel);
   std::vector<OperandFacts> facts(3);
   facts[1].constant = facts[2].constant = true;
   Behind output = Along(Behind::kUnread, program.params.back(), 0);
-  output.place = Expr(output.index[0]) % Expr(kInLine);
+  output.place = Expr(output.index[0]) % Expr(in_line) * Expr(step);
   Schedule s(program);
-  ScheduleTiles(s, kTile, kPanel, 8);
+  ScheduleTiles(s, tile, kPanel, 8);
   ASSERT_TRUE(s.status().ok()) << s.status();
   const Skipped f = Skip(s.func(), facts, {output});
-  for (int64_t extent : {int64_t{1}, kTile, kTile + 1, kTile + 3, kInLine}) {
+  for (int64_t extent = 1; extent <= in_line * step; ++extent) {
     const std::vector<double> got = RunTold(f.with, facts, extent), want = RunTold(f.without, facts, extent);
-    for (int64_t row = 0; row < kLines * kInLine; ++row) {
+    for (int64_t row = 0; row < rows; ++row) {
       const auto at = static_cast<std::ptrdiff_t>(row * kColumns);
       const bool same = std::equal(got.begin() + at, got.begin() + at + kColumns, want.begin() + at);
-      EXPECT_EQ(same, row % kInLine < Made(extent, kTile)) << row << " of " << extent;
+      EXPECT_EQ(same, row % in_line < Made(CeilDiv(extent, step), tile)) << row << " of " << extent;
     }
   }
+}
+
+TEST(SkipBehindTest, TilesAreLeftOutInEachLine) { ExpectLines(16, 1, 4); }
+
+TEST(SkipBehindTest, ATileThatIsAWholeLineHasShortOnes) { ExpectLines(8, 1, 8); }
+
+// An extent may count in larger steps than elements, as that of an image does behind a window that stops at some.
+TEST(SkipBehindTest, ShortTilesHaveAsManyElementsAsTheExtentHasSteps) {
+  ExpectLines(16, 4, 4);
+  ExpectLines(8, 4, 8);
 }
 
 // A long loop over lines each of which ends behind the extent goes over parts of lines, which are left out at once.

@@ -269,7 +269,7 @@ class Finder {
     const int64_t along = axis < 0 ? axis + std::ssize(type.shape) : axis;
     std::vector<Behind> unread;
     if (limit) unread.push_back(UnreadAlong(type, along, *limit));
-    if (!type.perm.empty()) return unread;
+    if (!type.perm.empty()) return unread;  // the axis is not that of the index then
     for (const Behind& output : At(found_.of, step.kernel.output)) {
       const Behind b = InShape(output, type.PhysicalShape());
       const auto moved = std::span(b.index).first(static_cast<size_t>(along) + 1);

@@ -196,14 +196,19 @@ TEST(SkipBehindTest, PartsOfASumBeginEachWithATermOfTheirOwn) {
 }
 
 // out[i, j] = inside[i] ? sum over k of a[i, k] * b[k, j] : 0
+// The stage "sum": a[kRows, kSteps] times weights[kSteps, 4].
+ir::Buffer SumOfProducts(ir::ProgramBuilder& b, const ir::Buffer& a, const ir::Buffer& weights) {
+  return b.Reduce("sum", DType::kF32, {kRows, 4}, {kSteps}, ir::Combiner::kSum,
+                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
+                    return ir::Load(a, {i[0], k[0]}) * ir::Load(weights, {k[0], i[1]});
+                  });
+}
+
 TEST(SkipBehindTest, WhatAMaskDoesNotTakeIsNotComputed) {
   ir::ProgramBuilder b("masked");
   const ir::Buffer a = b.Input("a", DType::kF32, {kRows, kSteps}), weights = b.Input("b", DType::kF32, {kSteps, 4}),
                    inside = b.Input("inside", DType::kBool, {kRows});
-  const ir::Buffer sum = b.Reduce("sum", DType::kF32, {kRows, 4}, {kSteps}, ir::Combiner::kSum,
-                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
-                                    return ir::Load(a, {i[0], k[0]}) * ir::Load(weights, {k[0], i[1]});
-                                  });
+  const ir::Buffer sum = SumOfProducts(b, a, weights);
   b.MarkOutput(b.Compute("out", DType::kF32, {kRows, 4}, [&](const std::vector<Expr>& i) {
     return ir::Select(ir::Load(inside, {i[0]}), ir::Load(sum, i), ir::Float(0));
   }));
@@ -227,7 +232,7 @@ TEST(SkipBehindTest, WhatAMaskDoesNotTakeIsNotComputed) {
   }
 }
 
-// How often a function compares with an extent.
+// How many conditions a function has.
 int64_t Conditions(const ir::Func& f) {
   int64_t conditions = 0;
   ir::VisitStmt(f.body, [&](const ir::Stmt& s) { conditions += s->kind == ir::StmtKind::kIf ? 1 : 0; });
@@ -240,10 +245,7 @@ TEST(SkipBehindTest, SumsEndBeforeTheZerosBehindThem) {
   ir::ProgramBuilder b("zeros");
   const ir::Buffer a = b.Input("a", DType::kF32, {kRows, kSteps}), weights = b.Input("b", DType::kF32, {kSteps, 4}),
                    inside = b.Input("inside", DType::kBool, {kRows}), within = b.Input("within", DType::kBool, {kRows});
-  const ir::Buffer sum = b.Reduce("sum", DType::kF32, {kRows, 4}, {kSteps}, ir::Combiner::kSum,
-                                  [&](const std::vector<Expr>& i, const std::vector<Expr>& k) {
-                                    return ir::Load(a, {i[0], k[0]}) * ir::Load(weights, {k[0], i[1]});
-                                  });
+  const ir::Buffer sum = SumOfProducts(b, a, weights);
   const ir::Buffer out = b.Compute("out", DType::kF32, {kRows, 4}, [&](const std::vector<Expr>& i) {
     const Expr one = ir::Select(ir::Load(inside, {i[0]}), ir::Load(sum, i), ir::Float(0));
     return ir::Select(ir::Load(within, {i[0]}), one, ir::Float(0));

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,18 +16,29 @@
 namespace temper {
 namespace {
 
-absl::StatusOr<std::pair<std::string, Shape>> ParseShape(const std::string& text) {
+// A number, or a name: it begins with a letter, or as exporters' do with a line.
+std::optional<InputDim> ParseInputDim(const std::string& text) {
+  int64_t length = 0;
+  if (absl::SimpleAtoi(text, &length)) return length >= 0 ? std::optional<InputDim>(length) : std::nullopt;
+  const bool name = !text.empty() && (absl::ascii_isalpha(static_cast<unsigned char>(text[0])) || text[0] == '_');
+  return name ? std::optional<InputDim>(text) : std::nullopt;
+}
+
+absl::StatusOr<std::pair<std::string, std::vector<InputDim>>> ParseShape(const std::string& text) {
   const size_t equals = text.rfind('=');
-  Shape shape;
+  std::vector<InputDim> shape;
   bool ok = equals != std::string::npos && equals > 0;
   if (ok) {
     for (const std::string& part : std::vector<std::string>(absl::StrSplit(text.substr(equals + 1), ','))) {
-      int64_t d = 0;
-      ok = ok && absl::SimpleAtoi(part, &d) && d >= 0;
-      shape.push_back(d);
+      const std::optional<InputDim> dim = ParseInputDim(part);
+      ok = ok && dim.has_value();
+      if (dim.has_value()) shape.push_back(*dim);
     }
   }
-  if (!ok) return absl::InvalidArgumentError(absl::StrCat("--shape ", text, ": expected NAME=1,3,224,224"));
+  if (!ok) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--shape ", text, ": expected NAME=1,3,224,224, or NAME=1,3,h,w with --dim h=224 or --dim h=64..224"));
+  }
   return std::make_pair(text.substr(0, equals), shape);
 }
 
@@ -118,13 +130,16 @@ absl::StatusOr<double> ParseShare(const char* option, const std::string& text) {
 
 void AddModelOptions(CLI::App* command, ModelOptions* options, const char* what) {
   command->add_option("model", options->path, what)->required();
-  command->add_option("--shape", options->shapes, "fix a dynamic input: NAME=1,3,224,224 (may be repeated)")
+  command
+      ->add_option("--shape", options->shapes,
+                   "fix a dynamic input: NAME=1,3,224,224 (may be repeated); a name in place of a number is for --dim: "
+                   "NAME=1,3,h,w")
       ->allow_extra_args(false);  // what follows it may be the model
 
   command
       ->add_option(
           "--dim", options->dims,
-          "fix a dimension wherever the model's inputs have it by this name: NAME=1 (may be repeated); "
+          "fix a dimension wherever the model's inputs, or --shape, have it by this name: NAME=1 (may be repeated); "
           "compile, lock, tune, bench and run take several lengths, NAME=1,8: a variant for each; NAME=1..8: any of "
           "these")
       ->allow_extra_args(false);

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from . import _command
-from ._command import Dims, PathLike
+from ._command import Dims, PathLike, Shapes
 from ._model import Model
 from ._package import Package, TemporaryFolder
 
@@ -16,7 +16,7 @@ def build(
     model: Any,
     output: PathLike,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     dims: Dims | None = None,
     values: Mapping[str, Any] | None = None,
     target: str | None = None,
@@ -38,11 +38,11 @@ def build(
     """Writes the package of a model into the directory `output`, with the best configs known; `temper compile`.
 
     `model`: the path of an ONNX file, its bytes, or an onnx.ModelProto. `shapes` fixes dynamic inputs: {"x": (1, 3, 224,
-    224)}; `dims` those dimensions that have a name in the model: {"batch_size": 1}. A list of lengths makes a variant for
-    each, {"length": [32, 128]}: the model takes arrays of any of them. `values` makes inputs constants: {"use_cache":
-    False}. `target`: what to compile for, such as "llvm:haswell"; None: the device's, or this machine. The
-    configs come from the `lock` and nothing else, or from the database `db`, or from the `server`, with the records of
-    `device` first.
+    224)}; `dims` those dimensions that have a name in the model: {"batch_size": 1}, or in `shapes`: {"x": (1, 3, "h",
+    "w")}. A list of lengths makes a variant for each, {"length": [32, 128]}: the model takes arrays of any of them.
+    `values` makes inputs constants: {"use_cache": False}. `target`: what to compile for, such as "llvm:haswell"; None:
+    the device's, or this machine. The configs come from the `lock` and nothing else, or from the database `db`, or from
+    the `server`, with the records of `device` first.
     `tf32` lets tensor cores multiply f32 rounded to TF32, `bf16` CPUs f32 rounded to bf16, on targets that have
     instructions for it.
     `untuned` uses default configs only, `strict` no records of another version of the code generator.
@@ -61,7 +61,7 @@ def build(
 def compile(
     model: Any,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     dims: Dims | None = None,
     values: Mapping[str, Any] | None = None,
     target: str | None = None,

@@ -67,23 +67,30 @@ def _items(what: str, mapping: Mapping[str, Any] | None, meaning: str) -> Iterab
     return (mapping or {}).items()
 
 
-def _shape_flags(shapes: Mapping[str, Sequence[int]] | None) -> list[str]:
+def _length(length: Any) -> str:
+    return length if isinstance(length, str) else str(operator.index(length))
+
+
+Shapes = Mapping[str, "Sequence[int | str]"]
+"""Shapes of inputs by their names; a name in place of a number is a dimension of `Dims`."""
+
+
+def _shape_flags(shapes: Shapes | None) -> list[str]:
     result = []
     for name, shape in _items("shapes", shapes, "inputs to shapes"):
         try:
-            result.append(f"--shape={name}={','.join(str(operator.index(extent)) for extent in shape)}")
+            if isinstance(shape, str):
+                raise TypeError
+            result.append(f"--shape={name}={','.join(map(_length, shape))}")
         except TypeError:
             raise _errors.InvalidArgumentError(
-                f"the shape of {name} is {shape!r}, not a sequence of whole numbers") from None
+                f"the shape of {name} is {shape!r}, not a sequence of whole numbers and names") from None
     return result
 
 
 Dims = Mapping[str, "int | str | Sequence[int | str]"]
-"""Lengths of dimensions by their names in the model; several lengths are several variants, "1..8" is a range."""
-
-
-def _length(length: Any) -> str:
-    return length if isinstance(length, str) else str(operator.index(length))
+"""Lengths of dimensions by their names in the model or in `Shapes`; several lengths are several variants, "1..8" is a
+range."""
 
 
 def _dim_flags(dims: Dims | None) -> list[str]:
@@ -110,7 +117,7 @@ def _value_flags(values: Mapping[str, Any] | None) -> list[str]:
     return result
 
 
-def model_flags(shapes: Mapping[str, Sequence[int]] | None, dims: Dims | None,
+def model_flags(shapes: Shapes | None, dims: Dims | None,
                 values: Mapping[str, Any] | None, winograd: bool, tf32: bool, bf16: bool) -> list[str]:
     """What every command about a model has to be told alike."""
     return [*_shape_flags(shapes), *_dim_flags(dims), *_value_flags(values),

@@ -88,7 +88,7 @@ class Database:
             files.append(_file_argument(other.path if isinstance(other, Database) else other, "what to merge"))
         return Merged(**_command.run(["db", "merge", *files, "--json", *self._where]))
 
-    def lock(self, model: Any, output: PathLike, *, shapes: Mapping[str, Sequence[int]] | None = None,
+    def lock(self, model: Any, output: PathLike, *, shapes: _command.Shapes | None = None,
              dims: _command.Dims | None = None, values: Mapping[str, Any] | None = None,
              device: str | None = None, target: str | None = None, min_coverage: float | None = None,
              winograd: bool = True, tf32: bool = False, bf16: bool = False,

@@ -15,7 +15,7 @@ from html import escape
 from typing import Any
 
 from . import _command, _errors
-from ._command import PathLike
+from ._command import PathLike, Shapes
 
 _LINE_INTERVAL_S = 10  # where a line can not be drawn over
 _BAR_CELLS = 20
@@ -166,7 +166,7 @@ def _display(progress: bool | Callable[[Progress], object]) -> _Display:
 def tune(
     model: Any,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     dims: Mapping[str, int] | None = None,
     values: Mapping[str, Any] | None = None,
     db: PathLike | None = None,

@@ -38,6 +38,15 @@ def test_shapes_fix_dynamic_inputs(files):
     assert temper.compile(path, shapes={"x": (5, 3)}, untuned=True).inputs[0].shape == (5, 3)
 
 
+def test_shapes_name_dimensions_that_the_model_does_not(files):
+    path = save(files / "unnamed.onnx", [helper.make_node("Relu", ["x"], ["y"])],
+                [("x", TensorProto.FLOAT, (None, 3))], [("y", TensorProto.FLOAT, (None, 3))])
+    model = temper.compile(path, shapes={"x": ("n", 3)}, dims={"n": "1..4"}, untuned=True)
+    for n in (1, 3, 4):
+        x = np.full((n, 3), -1, np.float32)
+        np.testing.assert_array_equal(model.run(x)[0], np.zeros((n, 3), np.float32))
+
+
 def test_errors_are_typed_and_say_what_the_command_says(dense, pair, tmp_path):
     lock = tmp_path / "dense.lock"
     temper.Database().lock(dense, lock, untuned=True)
@@ -90,8 +99,8 @@ def test_bad_arguments_of_pythons_own(dense):
 
 @pytest.mark.parametrize("arguments, says", [
     ({"shapes": [("x", (2, 6))]}, "shapes is a list"),
-    ({"shapes": {"x": "2,6"}}, "the shape of x is '2,6', not a sequence of whole numbers"),
-    ({"shapes": {"x": (2.5, 6)}}, "not a sequence of whole numbers"),
+    ({"shapes": {"x": "2,6"}}, "the shape of x is '2,6', not a sequence of whole numbers and names"),
+    ({"shapes": {"x": (2.5, 6)}}, "not a sequence of whole numbers and names"),
     ({"shapes": {"x": None}}, "the shape of x is None"),
     ({"dims": {"n": 2.5}}, "the length of n is 2.5, not a whole number"),
     ({"dims": ["n"]}, "dims is a list"),

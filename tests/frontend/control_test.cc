@@ -91,7 +91,34 @@ TEST(If, RefusesBranchesOfDifferentRanks) {
   SetBody(node, "else_branch", other);
   m.Output("z");
   EXPECT_EQ(m.Import().status().message(),
-            "test: If 'If_1': its condition depends on the model's inputs, and so would the shape of a result");
+            "test: If 'If_1': its condition depends on the model's inputs, and so would the shape of a result; "
+            "--value condition=... would choose one branch");
+}
+
+// A model of two rates: one within the other's branch.
+TEST(If, SaysOnceWhichInputWouldChooseABranch) {
+  ModelBuilder m(16);
+  m.Input("x", {2});
+  m.Input("rate", {}, onnx::TensorProto::INT64);
+  NumberWithoutAxes(m, "high", 16);
+  NumberWithoutAxes(m, "low", 8);
+  m.Floats("other", {3}, {1, 2, 3});
+  m.Node("Equal", {"rate", "high"}, {"is_high"});
+  m.Node("Equal", {"rate", "low"}, {"is_low"});
+  ModelBuilder inner(16);
+  onnx::NodeProto& second = inner.Node("If", {"is_low"}, {"result"});
+  SetBody(second, "then_branch", Branch("Add", "x", "x"));
+  SetBody(second, "else_branch", Branch("Add", "x", "other"));
+  inner.Output("result");
+  onnx::NodeProto& first = m.Node("If", {"is_high"}, {"z"});
+  SetBody(first, "then_branch", Branch("Sub", "x", "x"));
+  SetBody(first, "else_branch", inner);
+  m.Output("z");
+  const std::string refused(m.Import().status().message());
+  EXPECT_TRUE(refused.ends_with("; --value rate=... would choose one branch")) << refused;
+  EXPECT_EQ(refused.find("--value"), refused.rfind("--value")) << refused;
+  EXPECT_TRUE(m.Import({.values = {{"rate", {"16"}}}}).ok());
+  EXPECT_TRUE(m.Import({.values = {{"rate", {"8"}}}}).ok());
 }
 
 // Carries a sum, which it doubles and adds the turn to; stacks what it was. Goes on while `goes_on` says.

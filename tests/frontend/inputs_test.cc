@@ -331,11 +331,54 @@ TEST(OnnxInputs, RangesThatDoNotFit) {
   EXPECT_THAT(Refused(m, {.dims = {{"batch", DimLength(1, 4)}}}), ::testing::HasSubstr("which add must know"));
 }
 
+ModelBuilder Unnamed() {
+  ModelBuilder m(17);
+  m.Input("x", {-1, 6});
+  m.Input("scale", {-1, 1});
+  m.model.mutable_graph()->mutable_input(1)->mutable_type()->mutable_tensor_type()->clear_shape();
+  m.Node("Mul", {"x", "scale"}, {"y"});
+  m.Output("y");
+  return m;
+}
+
+TEST(OnnxInputs, AShapeNamesDimensions) {
+  const std::map<std::string, std::vector<InputDim>> shapes = {{"x", {"n", 6}}, {"scale", {"n", 1}}};
+  const absl::StatusOr<Graph> fixed = Unnamed().Import({.shapes = shapes, .dims = {{"n", 4}}});
+  ASSERT_TRUE(fixed.ok()) << fixed.status();
+  EXPECT_EQ(fixed->values[fixed->inputs[0]].type.shape, (Shape{4, 6}));
+  EXPECT_EQ(fixed->values[fixed->inputs[1]].type.shape, (Shape{4, 1}));
+  const absl::StatusOr<Graph> g = Unnamed().Import({.shapes = shapes, .dims = {{"n", DimLength(1, 4)}}});
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->hidden_inputs, 1) << "inputs that have one name have one length";
+  ASSERT_EQ(g->input_extents.size(), 2u);
+  EXPECT_EQ(g->input_extents[0].told_by, g->input_extents[1].told_by);
+  // A name may replace the model's, be a sum, or stand for what the model fixes.
+  const absl::StatusOr<Graph> sum =
+      Named().Import({.shapes = {{"ids", {"batch", "all"}}, {"mask", {"batch", "all + 1"}}},
+                      .dims = {{"batch", 2}, {"all", DimLength(1, 8)}}});
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_EQ(sum->values[sum->inputs[1]].type.shape, (Shape{2, 9}));
+  EXPECT_TRUE(Unnamed().Import({.shapes = {{"x", {4, "c"}}, {"scale", {4, 1}}}, .dims = {{"c", 6}}}).ok());
+}
+
+TEST(OnnxInputs, NamesThatDoNotFit) {
+  EXPECT_EQ(Refused(Unnamed(), {.shapes = {{"x", {"n", 6}}, {"scale", {"n", 1}}}}), "test: give --dim NAME=N for n");
+  EXPECT_EQ(Refused(Unnamed(), {.shapes = {{"x", {2, "c"}}, {"scale", {2, 1}}}, .dims = {{"c", 5}}}),
+            "test: --shape x: dimension 1 is 6 in the model, not 5");
+  EXPECT_EQ(Refused(Unnamed(), {.shapes = {{"x", {2, "c"}}, {"scale", {2, 1}}}, .dims = {{"c", DimLength(1, 6)}}}),
+            "test: --shape x: dimension 1 is 6 in the model, no range");
+  EXPECT_EQ(Refused(Unnamed(), {.shapes = {{"x", {"n", 6}}, {"scale", {4, 1}}}, .dims = {{"m", 4}}}),
+            "test: --dim m: the model has no such dimension, only n");
+}
+
 TEST(OnnxInputs, DimensionsThatDoNotFit) {
-  EXPECT_EQ(Refused(Named(), {.dims = {{"new", 3}}}),
-            "test: input 'ids' has open dimensions: give --shape ids=D0,3 with numbers in place of D0, D1, ...; "
-            "input 'mask' has open dimensions: give --shape mask=D0,D1 with numbers in place of D0, D1, ...; "
-            "or give --dim NAME=N for batch, past");
+  EXPECT_EQ(
+      Refused(Named(), {.dims = {{"new", 3}}}),
+      "test: input 'ids' has open dimensions: give --shape ids=D0,3 with numbers in place of D0, D1, ..., or with "
+      "names that --dim gives lengths; "
+      "input 'mask' has open dimensions: give --shape mask=D0,D1 with numbers in place of D0, D1, ..., or with "
+      "names that --dim gives lengths; "
+      "or give --dim NAME=N for batch, past");
   EXPECT_EQ(Refused(Named(), {.dims = {{"Batch", 3}}}),
             "test: --dim Batch: the model has no such dimension, only batch, new, past");
   EXPECT_EQ(Refused(Named(), {.shapes = {{"ids", {1, 2}}}, .dims = {{"new", 3}}}),

@@ -3,8 +3,11 @@
 // that there may be, and their results chosen from.
 #include <algorithm>
 #include <limits>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "compiler/frontend/onnx/bounds.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/formula.h"
@@ -50,6 +53,36 @@ absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
     return absl::InvalidArgumentError("a condition is one boolean");
   const NDArray* known = c.Known(condition);
   return known == nullptr ? std::nullopt : std::optional<bool>(known->At(0) != 0);
+}
+
+// Inputs of the model of few numbers that decide a value, such as a rate, by their names.
+std::vector<std::string> DecidersOf(Context& c, ValueId value) {
+  constexpr int64_t kFew = 8;
+  const Graph& g = c.graph();
+  std::vector<std::string> names;
+  std::set<ValueId> met = {value};
+  for (std::vector<ValueId> left = {value}; !left.empty();) {
+    const ValueId v = left.back();
+    left.pop_back();
+    const bool input = std::ranges::count(g.inputs, v) > 0;
+    if (input && NumElements(c.ShapeOf(v)) <= kFew && !c.Varies(v)) names.push_back(g.values[v].name);
+    const std::optional<Node> maker = c.MakerOf(v);
+    if (!maker.has_value()) continue;
+    for (const ValueId from : maker->inputs) {
+      if (met.insert(from).second) left.push_back(from);
+    }
+  }
+  return names;
+}
+
+// What is wrong with one of two branches that are both computed, and how to have only one of them; said once where one
+// is within another.
+absl::Status OfBothBranches(Context& c, const absl::Status& wrong, ValueId condition) {
+  constexpr const char* kAdvice = "=... would choose one branch";
+  const std::vector<std::string> names = DecidersOf(c, condition);
+  if (wrong.ok() || names.empty() || absl::EndsWith(wrong.message(), kAdvice)) return wrong;
+  const std::string options = absl::StrJoin(names, "=... --value ");
+  return absl::Status(wrong.code(), absl::StrCat(wrong.message(), "; --value ", options, kAdvice));
 }
 
 absl::Status ShapeDepends() {
@@ -130,6 +163,16 @@ absl::Status SetAll(Context& c, const OnnxNode& n, std::vector<Bound> results) {
   return absl::OkStatus();
 }
 
+absl::Status BothBranches(Context& c, const OnnxNode& n, const onnx::GraphProto& yes, const onnx::GraphProto& no) {
+  TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, yes, {}, n.opset));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Bound> others, Inline(c, no, {}, n.opset));
+  if (results.size() != others.size()) return absl::InvalidArgumentError("its branches differ in their results");
+  for (size_t i = 0; i < results.size(); ++i) {
+    TEMPER_ASSIGN_OR_RETURN(results[i], Choose(c, n.Input(0), results[i], others[i]));
+  }
+  return SetAll(c, n, std::move(results));
+}
+
 absl::Status If(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* yes, BodyOf(n, "then_branch"));
   TEMPER_ASSIGN_OR_RETURN(const onnx::GraphProto* no, BodyOf(n, "else_branch"));
@@ -139,13 +182,7 @@ absl::Status If(Context& c, const OnnxNode& n) {
     TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *known ? *yes : *no, {}, n.opset));
     return SetAll(c, n, std::move(results));
   }
-  TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Inline(c, *yes, {}, n.opset));
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<Bound> others, Inline(c, *no, {}, n.opset));
-  if (results.size() != others.size()) return absl::InvalidArgumentError("its branches differ in their results");
-  for (size_t i = 0; i < results.size(); ++i) {
-    TEMPER_ASSIGN_OR_RETURN(results[i], Choose(c, n.Input(0), results[i], others[i]));
-  }
-  return SetAll(c, n, std::move(results));
+  return OfBothBranches(c, BothBranches(c, n, *yes, *no), n.Input(0));
 }
 
 // What the turns of a loop give, one behind the other along a new axis.

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "compiler/graph/graph.h"
 
@@ -15,9 +18,13 @@ struct DimLength {
   int64_t least, most;
 };
 
+// What --shape says of a dimension: its length, or a name, under which `dims` has it.
+using InputDim = std::variant<int64_t, std::string>;
+
 struct ImportOptions {
-  std::map<std::string, Shape> shapes;         // fixes inputs by name (--shape NAME=1,3,224,224)
-  std::map<std::string, DimLength> dims = {};  // fixes dimensions by the names that the model gives them (--dim NAME=1)
+  std::map<std::string, std::vector<InputDim>> shapes;  // of inputs by name (--shape NAME=1,3,224,width)
+  // Lengths of dimensions, by the names that the model or `shapes` gives them (--dim NAME=1).
+  std::map<std::string, DimLength> dims = {};
   // Makes inputs constants, which the graph then does not have as inputs (--value NAME=true). Numbers, or truths.
   std::map<std::string, std::vector<std::string>> values = {};
 };

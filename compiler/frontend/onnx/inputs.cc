@@ -71,32 +71,50 @@ std::optional<int64_t> InputOptions::ByName(const std::string& dimension, std::s
   return known ? std::optional<int64_t>(sum) : std::nullopt;
 }
 
-absl::StatusOr<std::vector<std::optional<int64_t>>> InputOptions::Extents(const onnx::ValueInfoProto& input) {
-  const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
-  const auto given = options_.shapes.find(input.name());
-  if (given != options_.shapes.end() && shape.dim_size() != static_cast<int>(given->second.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", given->second.size(),
-                                                   " dimensions, the model has ", shape.dim_size()));
-  }
-  std::vector<std::optional<int64_t>> extents;
-  for (int i = 0; i < shape.dim_size(); ++i) {
-    const auto& dim = shape.dim(i);
+absl::StatusOr<std::vector<InputOptions::Dim>> InputOptions::DimsOf(const onnx::ValueInfoProto& input) const {
+  std::vector<Dim> dims;
+  for (const auto& dim : input.type().tensor_type().shape().dim()) {
     const bool own = dim.has_dim_value() && dim.dim_value() >= 0;
-    std::optional<int64_t> extent;
-    if (given != options_.shapes.end()) extent = given->second[static_cast<size_t>(i)];
-    const bool named = !own && !dim.dim_param().empty();
-    std::optional<int64_t> fixed = own ? std::optional(dim.dim_value()) : std::nullopt;
-    // Some tools write 0 for what is open: an option may say otherwise.
-    if (own && dim.dim_value() == 0 && extent.has_value()) fixed = std::nullopt;
-    std::set<std::string> open;
-    if (named) fixed = ByName(dim.dim_param(), open);
-    if (!extent.has_value()) open_.merge(open);
-    if (extent.has_value() && fixed.has_value() && *extent != *fixed) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ", *fixed,
-                       named ? absl::StrCat(" by --dim ", dim.dim_param()) : " in the model", ", not ", *extent));
+    dims.push_back({own ? std::optional(dim.dim_value()) : std::nullopt, std::nullopt, own ? "" : dim.dim_param()});
+  }
+  const auto said = options_.shapes.find(input.name());
+  if (said == options_.shapes.end()) return dims;
+  if (!input.type().tensor_type().has_shape()) dims.resize(said->second.size());
+  if (dims.size() != said->second.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), " gives ", said->second.size(),
+                                                   " dimensions, the model has ", dims.size()));
+  }
+  for (size_t i = 0; i < dims.size(); ++i) {
+    Dim& dim = dims[i];
+    if (dim.own == 0) dim.own = std::nullopt;  // some tools write 0 for what is open
+    if (const auto* name = std::get_if<std::string>(&said->second[i])) {
+      dim.name = *name;
+    } else {
+      dim.given = std::get<int64_t>(said->second[i]);
+      if (*dim.given < 0)
+        return absl::InvalidArgumentError(absl::StrCat("--shape ", input.name(), ": dimensions are at least 0"));
     }
-    extents.push_back(extent.has_value() ? extent : fixed);
+  }
+  return dims;
+}
+
+absl::StatusOr<std::vector<std::optional<int64_t>>> InputOptions::Extents(const onnx::ValueInfoProto& input,
+                                                                          std::set<std::string>& open) {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Dim> dims, DimsOf(input));
+  std::vector<std::optional<int64_t>> extents;
+  for (const Dim& dim : dims) {
+    std::set<std::string> unsaid;
+    const std::optional<int64_t> named = dim.name.empty() ? std::nullopt : ByName(dim.name, unsaid);
+    if (!dim.given.has_value()) open.merge(unsaid);
+    // What two of them say is the same.
+    const std::optional<int64_t> fixed = dim.own.has_value() ? dim.own : named;
+    const std::optional<int64_t> said = dim.given.has_value() ? dim.given : named;
+    if (fixed.has_value() && said.has_value() && *fixed != *said) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--shape ", input.name(), ": dimension ", extents.size(), " is ", *fixed,
+                       dim.own.has_value() ? " in the model" : absl::StrCat(" by --dim ", dim.name), ", not ", *said));
+    }
+    extents.push_back(said.has_value() ? said : fixed);
   }
   return extents;
 }
@@ -129,15 +147,18 @@ std::optional<InputOptions::Range> InputOptions::RangeOf(const std::string& dime
 }
 
 absl::StatusOr<std::vector<InputOptions::Range>> InputOptions::RangesOf(const onnx::ValueInfoProto& input) const {
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<Dim> dims, DimsOf(input));
   std::vector<Range> found;
-  if (options_.shapes.contains(input.name())) return found;
-  const onnx::TensorShapeProto& shape = input.type().tensor_type().shape();
-  for (int i = 0; i < shape.dim_size(); ++i) {
-    if (shape.dim(i).has_dim_value()) continue;
-    if (std::optional<Range> range = RangeOf(shape.dim(i).dim_param())) {
-      range->axis = i;
-      found.push_back(*std::move(range));
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].name.empty() || dims[i].given.has_value()) continue;
+    std::optional<Range> range = RangeOf(dims[i].name);
+    if (!range.has_value()) continue;
+    if (dims[i].own.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--shape ", input.name(), ": dimension ", i, " is ", *dims[i].own, " in the model, no range"));
     }
+    range->axis = static_cast<int64_t>(i);
+    found.push_back(*std::move(range));
   }
   return found;
 }
@@ -145,24 +166,22 @@ absl::StatusOr<std::vector<InputOptions::Range>> InputOptions::RangesOf(const on
 absl::StatusOr<Shape> InputOptions::ShapeOf(const onnx::ValueInfoProto& input) {
   const std::string& name = input.name();
   inputs_.push_back(name);
-  const auto given = options_.shapes.find(name);
-  if (given != options_.shapes.end() && std::ranges::any_of(given->second, [](int64_t d) { return d < 0; }))
-    return absl::InvalidArgumentError(absl::StrCat("--shape ", name, ": dimensions are at least 0"));
-  if (!input.type().tensor_type().has_shape()) {
-    if (given != options_.shapes.end()) return given->second;
+  if (!input.type().tensor_type().has_shape() && !options_.shapes.contains(name)) {
     advice_.push_back(absl::StrCat("input '", name, "' has no shape: give --shape ", name, "=D0,D1,..."));
     return Shape{};
   }
-  TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input));
+  TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input, open_));
   Shape shape;
   std::vector<std::string> texts;
   for (size_t i = 0; i < extents.size(); ++i) {
     shape.push_back(extents[i].value_or(1));
     texts.push_back(extents[i].has_value() ? absl::StrCat(shape[i]) : absl::StrCat("D", i));
   }
-  if (std::ranges::any_of(extents, [](const auto& extent) { return !extent.has_value(); })) {
+  const bool open = std::ranges::any_of(extents, [](const auto& extent) { return !extent.has_value(); });
+  if (open && !options_.shapes.contains(name)) {
     advice_.push_back(absl::StrCat("input '", name, "' has open dimensions: give --shape ", name, "=",
-                                   absl::StrJoin(texts, ","), " with numbers in place of D0, D1, ..."));
+                                   absl::StrJoin(texts, ","),
+                                   " with numbers in place of D0, D1, ..., or with names that --dim gives lengths"));
   }
   return shape;
 }
@@ -180,7 +199,8 @@ absl::StatusOr<std::optional<NDArray>> InputOptions::ValueOf(const onnx::ValueIn
   }
   Shape shape = {count};
   if (type.has_shape()) {
-    TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input));
+    std::set<std::string> open;
+    TEMPER_ASSIGN_OR_RETURN(const std::vector<std::optional<int64_t>> extents, Extents(input, open));
     // One dimension may be what the number of values makes it.
     shape.clear();
     for (const std::optional<int64_t>& extent : extents) shape.push_back(extent.value_or(-1));
@@ -222,9 +242,10 @@ absl::Status InputOptions::Finish() const {
     if (!dimensions_.contains(name))
       return absl::InvalidArgumentError(absl::StrCat("--dim ", name, ": ", Only("dimension", dimensions_)));
   }
-  if (advice_.empty()) return absl::OkStatus();
+  if (advice_.empty() && open_.empty()) return absl::OkStatus();
   std::vector<std::string> advice = advice_;
-  if (!open_.empty()) advice.push_back(absl::StrCat("or give --dim NAME=N for ", absl::StrJoin(open_, ", ")));
+  if (!open_.empty())
+    advice.push_back(absl::StrCat(advice_.empty() ? "" : "or ", "give --dim NAME=N for ", absl::StrJoin(open_, ", ")));
   return absl::InvalidArgumentError(absl::StrJoin(advice, "; "));
 }
 

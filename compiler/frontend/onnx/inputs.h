@@ -35,12 +35,20 @@ class InputOptions {
   absl::Status Finish() const;
 
  private:
+  // A dimension of an input.
+  struct Dim {
+    std::optional<int64_t> own, given;  // its length in the model, and by --shape
+    std::string name = {};              // in the model, or by --shape
+  };
+  // Those of the model, with what --shape says of them. The model or --shape has the input's shape.
+  absl::StatusOr<std::vector<Dim>> DimsOf(const onnx::ValueInfoProto& input) const;
   // The range that the options give a dimension, whose axis is the caller's; nullopt: none.
   std::optional<Range> RangeOf(const std::string& dimension) const;
   // What the options make of a dimension's name; adds names that they leave open.
   std::optional<int64_t> ByName(const std::string& dimension, std::set<std::string>& open);
-  // Of each dimension, nullopt where it is open. The model has a shape.
-  absl::StatusOr<std::vector<std::optional<int64_t>>> Extents(const onnx::ValueInfoProto& input);
+  // Of each dimension, nullopt where it is open: adds its names. The model or --shape has the input's shape.
+  absl::StatusOr<std::vector<std::optional<int64_t>>> Extents(const onnx::ValueInfoProto& input,
+                                                              std::set<std::string>& open);
 
   const ImportOptions& options_;
   std::vector<std::string> inputs_, advice_;

@@ -27,6 +27,7 @@ class Reader {
     if (found.op == "reshape" || found.op == "identity" || (found.op == "cast" && HoldsExtents(c_.TypeOf(v).dtype)))
       return Read(found.inputs[0]);
     if (found.op == "slice") return Part(found);
+    if (found.op == "gather") return Picked(found);
     if (found.op == "concat") return Joined(found);
     if (found.op == "where") return Chosen(found);
     if (found.op == "add") return Added(found);
@@ -210,6 +211,24 @@ class Reader {
       if (v.axis >= start && v.axis < start + length) part.varyings.push_back({v.axis - start, v.extent});
     }
     return part;
+  }
+
+  // In another order, as of what is transposed.
+  absl::StatusOr<Dims> Picked(const Node& node) {
+    if (c_.Known(node.inputs[1]) == nullptr || c_.Rank(node.inputs[0]) != 1 || c_.Rank(node.inputs[1]) > 1)
+      return Unknown();
+    TEMPER_ASSIGN_OR_RETURN(const Ints at, c_.KnownInts(node.inputs[1], what_));
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    const int64_t count = std::ssize(all.most);
+    Dims picked;
+    for (const int64_t stated : at) {
+      const int64_t place = stated < 0 ? stated + count : stated;
+      if (place < 0 || place >= count) return Unknown();
+      const auto varying = std::ranges::find(all.varyings, place, &Varying::axis);
+      if (varying != all.varyings.end()) picked.varyings.push_back({std::ssize(picked.most), varying->extent});
+      picked.most.push_back(all.most[static_cast<size_t>(place)]);
+    }
+    return picked;
   }
 
   absl::StatusOr<Dims> Joined(const Node& node) {

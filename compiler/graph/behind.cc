@@ -24,6 +24,11 @@ int64_t Counts(const Value& v) {
   return period;
 }
 
+bool IsNatural(const Value& v) {
+  if (!v.constant.has_value() || v.type.dtype != DType::kI64) return false;
+  return std::ranges::all_of(v.constant->as<int64_t>(), [](int64_t number) { return number >= 0; });
+}
+
 // Whether the operator makes whole numbers of floats, other than one by one, such as where the largest of them is:
 // these are in range, whatever the floats are.
 bool MakesPlaces(const Graph& g, const Node& node) {
@@ -112,6 +117,7 @@ class Finder {
   Finder(const Graph& g, std::span<const ir::Func> schedules) : g_(g), schedules_(schedules) {
     found_.of.resize(g.values.size());
     found_.limits.resize(g.values.size());
+    found_.numbers.resize(g.values.size());
     found_.extents.assign(g.inputs.end() - g.hidden_inputs, g.inputs.end());
     made_.resize(found_.extents.size(), -1);
     found_.places = PlacesIn(g);
@@ -163,12 +169,13 @@ class Finder {
     absl::StatusOr<ir::Func> stages = BuildStages(step.kernel.workload);
     if (!stages.ok()) return;
     step.stages = *std::move(stages);
-    const bool any =
-        std::ranges::any_of(step.facts, [](const OperandFacts& f) { return !f.behind.empty() || f.limit.has_value(); });
+    const bool any = std::ranges::any_of(
+        step.facts, [](const OperandFacts& f) { return !f.behind.empty() || f.limit || f.numbers.most; });
     if (!any) return;
     const BehindFacts facts(*step.stages, step.facts);
     const ir::Buffer& output = step.stages->params.back();
     At(found_.of, step.kernel.output) = facts.Of(output);
+    At(found_.numbers, step.kernel.output) = facts.NumbersOf(output);
     std::optional<ExtentBound>& limit = At(found_.limits, step.kernel.output);
     limit = facts.BoundOf(output);
     const std::optional<NumberRange> sum = facts.SumOf(output);
@@ -248,6 +255,7 @@ class Finder {
     for (const OperandFacts& f : step.facts) {
       for (const Behind& b : f.behind) extents.insert(b.extent);
       if (f.limit) extents.insert(f.limit->extent);
+      if (f.numbers.most) extents.insert(f.numbers.most->extent);
     }
     for (const int extent : extents) {
       const auto here = UnreadOperands(*step.stages, step.facts, output, extent, Schedules::kAny);
@@ -322,11 +330,14 @@ std::vector<OperandFacts> FactsOf(const Graph& g, const Extracted& kernel, const
   for (ValueId id : kernel.inputs) {
     const Value& v = g.values[static_cast<size_t>(id)];
     const bool known = v.constant.has_value() && v.type.shape.empty();
+    WholeNumbers numbers = behind.numbers[static_cast<size_t>(id)];
+    numbers.natural = numbers.natural || IsNatural(v);
     facts.push_back({.behind = behind.of[static_cast<size_t>(id)],
                      .constant = v.is_constant,
                      .counts = Counts(v),
                      .number = known ? std::optional(v.constant->At(0)) : std::nullopt,
-                     .limit = behind.limits[static_cast<size_t>(id)]});
+                     .limit = behind.limits[static_cast<size_t>(id)],
+                     .numbers = std::move(numbers)});
   }
   return facts;
 }
@@ -336,6 +347,7 @@ GraphBehind BehindOf(const Graph& g, std::span<const ir::Func> schedules) {
   GraphBehind nothing;
   nothing.of.resize(g.values.size());
   nothing.limits.resize(g.values.size());
+  nothing.numbers.resize(g.values.size());
   nothing.places.resize(g.values.size(), false);
   nothing.unread_inputs.resize(g.inputs.size(), false);
   return nothing;

@@ -18,6 +18,7 @@ struct GraphBehind {
   // out. By the index in memory.
   std::vector<std::vector<Behind>> of;
   std::vector<std::optional<ExtentBound>> limits;  // of numbers that are made of extents
+  std::vector<WholeNumbers> numbers;
   // By value: whether an element says where another one lies, or is part of a division of whole numbers, or something
   // is that is made of it. Such elements have to be ones that may be so also where nothing comes of them.
   std::vector<bool> places;

@@ -329,6 +329,7 @@ BehindFacts::BehindFacts(const ir::Func& scheduled, const std::vector<OperandFac
     Known& known = known_[buffer.get()];
     known.operand = operands[i];
     known.limit = operands[i].limit;
+    known.numbers = operands[i].numbers;
     for (const Behind& b : operands[i].behind) known.behind.push_back(InShape(b, buffer->shape));
   }
   const std::vector<ir::Stmt> blocks = nest::BlocksIn(scheduled.body);
@@ -356,6 +357,11 @@ std::optional<ExtentBound> BehindFacts::BoundOf(const ir::Buffer& buffer) const 
   return known == nullptr ? std::nullopt : known->limit;
 }
 
+WholeNumbers BehindFacts::NumbersOf(const ir::Buffer& buffer) const {
+  const Known* known = Find(buffer);
+  return known == nullptr ? WholeNumbers() : known->numbers;
+}
+
 std::optional<NumberRange> BehindFacts::SumOf(const ir::Buffer& buffer) const {
   const Known* known = Find(buffer);
   return known == nullptr ? std::nullopt : known->sum;
@@ -378,6 +384,7 @@ std::optional<int64_t> BehindFacts::NumberOf(const Expr& e) const {
     case ExprKind::kLt: {
       const std::optional<int64_t> bound = number(1);
       if (bound && number(0)) return *number(0) < *bound ? 1 : 0;
+      if (bound && *bound <= 0 && IsNatural(e->args[0])) return 0;
       const std::optional<ExtentBound> limit = bound ? BoundAs(e->args[0]) : std::nullopt;
       if (limit && limit->most < *bound) return 1;
       return limit && limit->least >= *bound ? std::optional<int64_t>(0) : std::nullopt;
@@ -419,6 +426,51 @@ std::optional<ExtentBound> BehindFacts::BoundAs(const Expr& e) const {
       return limit->least >= n ? limit : std::nullopt;
     case ExprKind::kMin:
       return limit->most <= n ? limit : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool BehindFacts::IsNatural(const Expr& e) const {
+  if (const std::optional<int64_t> number = NumberOf(e)) return *number >= 0;
+  if (const std::optional<ExtentBound> limit = BoundAs(e)) return limit->least >= 0;
+  const auto natural = [&](const Expr& arg) { return IsNatural(arg); };
+  switch (e->kind) {
+    case ExprKind::kLoad:
+      return NumbersOf(e->buffer).natural;
+    case ExprKind::kCast:
+      return !IsFloat(e->args[0]->dtype) && IsNatural(e->args[0]);
+    case ExprKind::kMax:
+      return std::ranges::any_of(e->args, natural);
+    case ExprKind::kMin:
+    case ExprKind::kAdd:
+      return std::ranges::all_of(e->args, natural);
+    default:
+      return false;
+  }
+}
+
+std::optional<ExtentBound> BehindFacts::MostAs(const Expr& e) const {
+  if (std::optional<ExtentBound> limit = BoundAs(e)) return limit;
+  switch (e->kind) {
+    case ExprKind::kLoad:
+      return NumbersOf(e->buffer).most;
+    case ExprKind::kCast:
+      return IsFloat(e->args[0]->dtype) ? std::nullopt : MostAs(e->args[0]);
+    case ExprKind::kSelect: {
+      const std::optional<int64_t> condition = NumberOf(e->args[0]);
+      return condition ? MostAs(e->args[*condition != 0 ? 1 : 2]) : std::nullopt;
+    }
+    case ExprKind::kMin: {
+      const std::optional<ExtentBound> first = MostAs(e->args[0]);
+      return first ? first : MostAs(e->args[1]);
+    }
+    case ExprKind::kMax: {
+      const bool swaps = NumberOf(e->args[0]).has_value();
+      const std::optional<int64_t> number = NumberOf(e->args[swaps ? 0 : 1]);
+      const std::optional<ExtentBound> limit = number ? MostAs(e->args[swaps ? 1 : 0]) : std::nullopt;
+      return limit && limit->least >= *number ? limit : std::nullopt;
+    }
     default:
       return std::nullopt;
   }
@@ -516,6 +568,8 @@ bool BehindFacts::Follow(const StmtNode& block) {
     const bool one = known.writers == 1 && NumElements(block.buffer->shape) == 1 && !IsFloat(block.buffer->dtype);
     if (one) known.limit = BoundAs(block.value);
     if (one && !known.limit) known.sum = SumAs(block.value);
+    if (known.writers == 1 && !block.block.init && !IsFloat(block.buffer->dtype))
+      known.numbers = {IsNatural(block.value), MostAs(block.value)};
   } else {
     std::erase_if(known.said, [&](const Behind& b) { return !said(b); });
   }

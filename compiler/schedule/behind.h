@@ -58,6 +58,12 @@ struct NumberRange {
   int64_t least = 0, most = 0;
 };
 
+// What is known of all elements of a buffer of whole numbers, such as of places that others are read at.
+struct WholeNumbers {
+  bool natural = false;             // none is below 0
+  std::optional<ExtentBound> most;  // none is above this one
+};
+
 // What is known of a function's parameter.
 struct OperandFacts {
   std::vector<Behind> behind;
@@ -65,6 +71,7 @@ struct OperandFacts {
   int64_t counts = 0;  // its elements, in the order of memory, are 0 up to this, again and again; 0: they are not
   std::optional<double> number;      // it is this one, without dimensions
   std::optional<ExtentBound> limit;  // it is this one, of one element
+  WholeNumbers numbers = {};
 };
 
 // A variable by an index: what it is over `at`, which stands for the index, or the least that it may be. Empty: the
@@ -82,6 +89,9 @@ class BehindFacts {
   BehindFacts(const ir::Func& scheduled, const std::vector<OperandFacts>& operands);
   std::vector<Behind> Of(const ir::Buffer& buffer) const;
   std::optional<ExtentBound> BoundOf(const ir::Buffer& buffer) const;
+  WholeNumbers NumbersOf(const ir::Buffer& buffer) const;
+  // A number that a whole number of the function is never above.
+  std::optional<ExtentBound> MostAs(const ir::Expr& e) const;
   // Of a buffer's only element, if it is a sum of numbers that grow with extents, though with no single one.
   std::optional<NumberRange> SumOf(const ir::Buffer& buffer) const;
 
@@ -108,6 +118,7 @@ class BehindFacts {
     OperandFacts operand;
     std::optional<ExtentBound> limit;
     std::optional<NumberRange> sum;
+    WholeNumbers numbers;
     int writers = 0, seen = 0;  // blocks that write it: in all, and before the one that is being followed
   };
 
@@ -117,6 +128,7 @@ class BehindFacts {
   std::optional<int64_t> NumberOf(const ir::Expr& e) const;  // a whole number that is known
   std::optional<ExtentBound> BoundAs(const ir::Expr& e) const;
   std::optional<NumberRange> SumAs(const ir::Expr& e) const;
+  bool IsNatural(const ir::Expr& e) const;  // whether that is known
   std::vector<Place> PlacesIn(const ir::Expr& value, const ir::Simplifier& ranges) const;
 
   // An expression of a block, for elements behind a place.

@@ -252,13 +252,14 @@ class Skipper {
       if (terms) all = all ? ir::Max(all, terms) : terms;
       std::vector<Expr> places = Guards(*block, reads, ranges);
       for (size_t i = 0; i < reads.size(); ++i) {
-        if (!places[i] && !all) return std::nullopt;
+        Behind here = result;
+        here.place = ByPlaces(*reads[i], result.index);
+        if (!here.place && !places[i] && !all) return std::nullopt;
         if (!places[i] || (all && IsAtMost(places[i], all, ranges))) places[i] = all;
         if (all && !IsAtMost(all, places[i], ranges)) places[i] = ir::Max(places[i], all);  // behind one or the other
         std::vector<Expr> index;
         for (const Expr& e : reads[i]->args) index.push_back(ranges.Simplify(e));
-        Behind here = result;
-        here.place = LargestBy(places[i], index, result.index, ranges);
+        if (!here.place) here.place = LargestBy(places[i], index, result.index, ranges);
         if (here.place) here.place = own.Simplify(here.place);
         const std::optional<Behind> both = here.place && result.place ? BehindBoth(result, here) : here;
         if (!both || !both->place) return std::nullopt;
@@ -267,6 +268,17 @@ class Skipper {
     }
     const bool says = result.place && ir::AsInt(result.place).value_or(1) > 0;  // no extent is less than 1
     return says ? std::optional(result) : std::nullopt;
+  }
+
+  // What a load does not read of a dimension where other elements say which it reads: what is above the largest of
+  // them, over the index. Empty: they may be any.
+  Expr ByPlaces(const ir::ExprNode& load, const std::vector<Var>& index) const {
+    for (size_t d = 0; d < load.args.size(); ++d) {
+      if (!ir::HasLoad(load.args[d])) continue;
+      const std::optional<ExtentBound> most = facts_.MostAs(load.args[d]);
+      if (most && most->extent == extent_ && most->least >= 0) return PlaceOf(*most, Expr(index[d]) - Expr(1));
+    }
+    return {};
   }
 
   // For each of a block's loads: a place of it behind which a choice in its value does not take what is loaded. Empty:

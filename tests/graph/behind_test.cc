@@ -109,6 +109,25 @@ TEST_F(BehindTest, PlacesAreWhatSaysWhereAnotherElementLies) {
   EXPECT_FALSE(is_place(scores) || is_place(table));
 }
 
+// As pads that reflect an end, or repeat it, say where elements come from.
+TEST_F(BehindTest, PlacesUpToTheLastOneReadNothingBehindIt) {
+  const ValueId early = b.Call("relu", {b.Call("matmul", {whole, b.Random({kWidth, 3})})});
+  NDArray from(DType::kI64, {kMost + 2});
+  for (int64_t i = 0; i < from.size(); ++i) from.Set(i, static_cast<double>(i - 1));
+  NDArray unit(DType::kI64, {});
+  unit.Set(0, 1);
+  const ValueId one = b.Constant(std::move(unit)), zero = b.Constant(NDArray(DType::kI64, {}));
+  const ValueId last = b.Call("sub", {extent, one});
+  const ValueId at = b.Call("min", {b.Call("max", {b.Constant(std::move(from)), zero}), last});
+  b.Output(b.Call("gather", {early, at}));
+  b.Output(b.Call("tanh", {x}));
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  const GraphBehind behind = BehindOf(b.g);
+  const std::vector<Behind>& facts = behind.of[static_cast<size_t>(early)];
+  ASSERT_EQ(facts.size(), 1U);
+  EXPECT_EQ(Text(facts[0]), "0:0:0:d0");
+}
+
 // --- inputs of which nothing comes behind the end
 
 class UnreadInputTest : public BehindTest {

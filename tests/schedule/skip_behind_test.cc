@@ -436,6 +436,34 @@ TEST(UnreadOperandsTest, WindowsReadAsFarAsTheLastOfThemGoes) {
   EXPECT_EQ(UnreadOfWindow(2, 2, 5), "0:0:0:(d0 + 1)/2 - 1");
 }
 
+// out[i] = x[min(max(from[i], 0), last)], as a gather does it: an index below 0 would count from the end.
+std::string UnreadByPlaces(bool may_be_negative) {
+  ir::ProgramBuilder b("reflected");
+  const ir::Buffer x = b.Input("x", DType::kF32, {9}), from = b.Input("from", DType::kI64, {20}),
+                   last = b.Input("last", DType::kI64, {});
+  const ir::Buffer at = b.Compute("at", DType::kI64, {20}, [&](const std::vector<Expr>& i) {
+    const Expr place = ir::Load(from, i);
+    return ir::Min(may_be_negative ? place : ir::Max(place, Expr(0)), ir::Load(last, {}));
+  });
+  b.MarkOutput(b.Compute("out", DType::kF32, {20}, [&](const std::vector<Expr>& i) {
+    const Expr place = ir::Load(at, i), counted = ir::Select(place < Expr(0), place + Expr(9), place);
+    return ir::Load(x, {ir::Min(ir::Max(counted, Expr(0)), Expr(8))});
+  }));
+  const absl::StatusOr<ir::Func> program = b.Finish();
+  EXPECT_TRUE(program.ok()) << program.status();
+  std::vector<OperandFacts> facts(3);
+  const ir::Var position = ir::MakeVar("p");
+  facts[2].limit = ExtentBound{0, 0, 8, position, Expr(position) + Expr(1)};  // the extent without one
+  const auto unread = UnreadOperands(*program, facts, {}, 0, Schedules::kAny);
+  EXPECT_FALSE(unread[1] || unread[2]);
+  return unread[0] ? Text(*unread[0]) : "";
+}
+
+TEST(UnreadOperandsTest, PlacesUpToANumberReadNothingBehindIt) {
+  EXPECT_EQ(UnreadByPlaces(false), "0:0:0:d0");
+  EXPECT_EQ(UnreadByPlaces(true), "");
+}
+
 // out[i, j] = seen[j] ? sum over k of a[i, k] * b[j, k] : 0
 TEST(UnreadOperandsTest, SumsAreReadBeforeBothEnds) {
   ir::ProgramBuilder b("scores");

@@ -94,7 +94,7 @@ namespace {
 // there is before it depends on the extent.
 absl::StatusOr<ValueId> PaddedToSame(Context& c, const OnnxNode& n, ValueId image, const Varying& along, int64_t most,
                                      int64_t stride, int64_t span, double filler) {
-  const int64_t length = (most - 1) * stride + span, extent = c.ShapeOf(image)[static_cast<size_t>(along.axis)];
+  const int64_t length = (most - 1) * stride + span;
   TEMPER_RETURN_IF_ERROR(CheckPlaces({length}));
   TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, along.extent, -1, stride));
   Formula f(c, DType::kI64);
@@ -103,12 +103,20 @@ absl::StatusOr<ValueId> PaddedToSame(Context& c, const OnnxNode& n, ValueId imag
   const bool upper = n.String("auto_pad", "NOTSET") == "SAME_UPPER";
   const ValueId at = f.Sub(Counting(c, DType::kI64, {length}), upper ? half : f.Sub(total, half));
   ValueId inside = f.Call("and", {f.Call("less_equal", {f.Number(0), at}), f.Call("less", {at, along.extent})});
-  const ValueId place = f.Clip(at, 0, static_cast<double>(extent - 1));
+  const ValueId last = f.Call("max", {f.Plus(along.extent, -1), f.Number(0)});
+  const ValueId place = f.Call("min", {f.Call("max", {at, f.Number(0)}), last});
   TEMPER_RETURN_IF_ERROR(f.status());
   TEMPER_ASSIGN_OR_RETURN(inside, LyingAlong(c, inside, along.axis, image));
   TEMPER_ASSIGN_OR_RETURN(image, WholeAlong(c, image, along.axis));
   TEMPER_ASSIGN_OR_RETURN(image, c.Gather(image, place, along.axis));
   return c.Call("where", {}, {inside, image, c.Scalar(c.TypeOf(image).dtype, filler)});
+}
+
+// Whether windows of auto_pad SAME begin as far before the image whatever its extent is. What is added on both sides is
+// less than a window, and at least what windows that do not reach the next one's place lack.
+bool BeginsAlike(bool upper, int64_t stride, int64_t span) {
+  const int64_t least = std::max<int64_t>(span - stride, 0), most = span - 1, more = upper ? 0 : 1;
+  return (least + more) / 2 == (most + more) / 2;
 }
 
 }  // namespace
@@ -124,7 +132,8 @@ absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double 
     TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, image, n.proto.op_type()));
     const size_t d = static_cast<size_t>(v.axis) - 2;
     const int64_t stride = w.strides[d], span = (w.kernel[d] - 1) * w.dilations[d] + 1, behind = w.pads[axes + d];
-    if (same && stride != 1) {
+    const bool upper = n.String("auto_pad", "NOTSET") == "SAME_UPPER";
+    if (same && !BeginsAlike(upper, stride, span)) {
       const int64_t most = CeilDiv(c.ShapeOf(image)[static_cast<size_t>(v.axis)], stride);
       TEMPER_ASSIGN_OR_RETURN(image, PaddedToSame(c, n, image, v, most, stride, span, filler));
       w.pads[d] = w.pads[axes + d] = 0;
@@ -132,7 +141,7 @@ absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double 
       moved.push_back({v.axis, stops});
       continue;
     }
-    if (const int64_t least = c.LeastOf(v.extent) + w.pads[d] + behind; least < span) {
+    if (const int64_t least = c.LeastOf(v.extent) + w.pads[d] + behind; !same && least < span) {
       return absl::UnimplementedError(
           absl::StrCat("a window sees ", span, " elements along an axis that may have as few as ", least));
     }
@@ -142,7 +151,7 @@ absl::StatusOr<Varyings> MoveAlongVarying(Context& c, const OnnxNode& n, double 
     int64_t more = behind - span;
     // Windows that reach out, but none that begins behind the end.
     if (n.Int("ceil_mode", 0) != 0) more = std::min<int64_t>(more + stride - 1, -1);
-    TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, v.extent, w.pads[d] + more, stride));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId stops, StopsOf(c, v.extent, same ? -1 : w.pads[d] + more, stride));
     moved.push_back({v.axis, stops});
   }
   return moved;

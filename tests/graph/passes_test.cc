@@ -689,6 +689,17 @@ TEST(Fuse, WhatGrowsIsMadeWhereItIsConcatenated) {
   }
 }
 
+// Rows and then columns, as pads repeat them: one kernel picks both. What is picked again and again is made once.
+TEST(Fuse, PicksOfPicksAreOneKernel) {
+  for (const int64_t columns : {8, 100}) {
+    Builder b;
+    const ValueId rows = b.Call("gather", {b.Input({6, 6}), b.Input({8}, DType::kI64)});
+    b.Output(b.Call("gather", {rows, b.Input({columns}, DType::kI64)}, Builder::Int("axis", 1)));
+    Apply(passes::Fuse, b.g);
+    EXPECT_EQ(b.g.groups.size(), columns == 8 ? 1u : 2u);
+  }
+}
+
 TEST(Fuse, NoCyclesThroughAnotherKernel) {
   // exp(c) joins the convolution only if what reads it does not also wait for the reduction of c.
   Builder b;

@@ -59,6 +59,7 @@ class Fuser {
   int OnlyReader(const Part& p) const;
   bool MayPrecedeAnchor(const Part& producer, const Part& consumer) const;
   bool Widens(const Part& p) const;
+  bool PicksOnce(const Node& node, int producer) const;
   bool MayPrecede(const Part& producer, const Part& consumer) const;
   void MergeProducers();
   int AnchorFirst(Part& p) const;
@@ -170,6 +171,13 @@ bool Fuser::Widens(const Part& p) const {
   return total < bytes(TypeOf(OutputNode(p)));
 }
 
+// Whether a node picks elements of what another one makes, each about once.
+bool Fuser::PicksOnce(const Node& node, int producer) const {
+  const ValueId made = g_.nodes[producer].output;
+  if (FindOp(node.op)->move != Move::kPicks || node.inputs[0] != made || node.inputs[1] == made) return false;
+  return NumElements(g_.values[node.output].type.shape) <= 2 * NumElements(g_.values[made].type.shape);
+}
+
 // Whether computing the producer again wherever the consumer reads it costs no more than its own kernel would.
 bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
   if (alias_[producer.root] || alias_[consumer.root] || producer.nodes.size() + consumer.nodes.size() > kMaxNodes)
@@ -196,6 +204,8 @@ bool Fuser::MayPrecede(const Part& producer, const Part& consumer) const {
       return true;
     // What reads a part of a move's result, each element once, may as well move that part alone.
     if (FindOp(g_.nodes[n].op)->move == Move::kSlices && n == consumer.root && one_move) return true;
+    // So may what picks from it hardly more than there is, as where pads repeat what is at two ends.
+    if (PicksOnce(g_.nodes[n], OutputNode(producer)) && n == consumer.root && one_move) return true;
     if (!reduction && !IsElementwise(n)) return false;
     if (IsElementwise(n) && (TypeOf(n).shape != made.shape || TypeOf(n).perm != made.perm)) return false;
   }

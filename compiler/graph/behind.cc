@@ -109,6 +109,33 @@ std::optional<Behind> MoreOf(const std::optional<Behind>& a, const std::optional
   return less && Text(*less) == Text(*a) ? b : a;
 }
 
+// The axis that counts lines which are made dense along another one, and the output that tells how many of them count:
+// they become an output of which nothing else is read. Lines are those of one axis alone.
+struct Lines {
+  int64_t axis = 0;
+  int told_by = 0;
+};
+std::optional<Lines> LinesOf(const Graph& g, const Node& counted, int64_t along) {
+  ValueId v = counted.output;
+  const auto reads = [&](const Node& node) { return std::ranges::find(node.inputs, v) != node.inputs.end(); };
+  for (auto reader = std::ranges::find_if(g.nodes, reads);
+       reader != g.nodes.end() && FindOp(reader->op)->move == Move::kReshapes;
+       reader = std::ranges::find_if(g.nodes, reads))
+    v = reader->output;
+  if (std::ranges::count(g.outputs, v) != 1 || !EndsWithItsLines(g, counted)) return std::nullopt;
+  const Shape &made = g.values[static_cast<size_t>(v)].type.shape,
+              &shape = g.values[static_cast<size_t>(counted.inputs[0])].type.shape;
+  const int64_t lines = NumElements(std::span(shape).first(static_cast<size_t>(along)));
+  for (const Extent& e : g.extents) {
+    const auto axis = static_cast<size_t>(e.axis);
+    if (g.outputs[static_cast<size_t>(e.output)] != v || lines == 1 || made[axis] != lines) continue;
+    if (NumElements(std::span(made).first(axis)) != 1) continue;
+    const auto counts = std::ranges::find(shape, lines);
+    if (counts - shape.begin() < along) return Lines{counts - shape.begin(), e.told_by};
+  }
+  return std::nullopt;
+}
+
 constexpr size_t kMostExtents = 64;  // more are no sums that a model means
 
 // Of the values of a graph those that its inputs, its outputs and its kernels tell.
@@ -277,6 +304,11 @@ class Finder {
     const int64_t along = axis < 0 ? axis + std::ssize(type.shape) : axis;
     std::vector<Behind> unread;
     if (limit) unread.push_back(UnreadAlong(type, along, *limit));
+    const auto node = std::ranges::find(g_.nodes, step.kernel.output, &Node::output);
+    if (const std::optional<Lines> lines = LinesOf(g_, *node, along)) {
+      const std::optional<ExtentBound>& told = At(found_.limits, g_.outputs[static_cast<size_t>(lines->told_by)]);
+      if (told) unread.push_back(UnreadAlong(type, lines->axis, *told));
+    }
     if (!type.perm.empty()) return unread;  // the axis is not that of the index then
     for (const Behind& output : At(found_.of, step.kernel.output)) {
       const Behind b = InShape(output, type.PhysicalShape());

@@ -215,6 +215,34 @@ TEST_F(LinesTest, AnOutputOfTwoExtentsEndsWithLinesOfLines) {
   }
 }
 
+// Rows of an image whose columns are made dense: those behind the rows that the output has are not read.
+TEST_F(LinesTest, LinesBehindThoseThatAnOutputHasAreUnread) {
+  for (const bool told : {true, false}) {
+    Builder two;
+    const ValueId x = two.Input({kMost, 5, kWidth}), y = two.Input({kMost}), rows = two.Input({}, DType::kI64),
+                  columns = two.Input({}, DType::kI64);
+    two.g.input_extents = {{0, 1, 3, 1}, {1, 0, 2, 1}};
+    two.g.hidden_inputs = 2;
+    const ValueId all = two.Call("matmul", {x, two.Random({kWidth, 3})});
+    const ValueId dense = two.Call("compact", {all, columns}, Builder::Int("axis", 1));
+    two.Output(two.Reshape(dense, {1, kMost, 5, 3}));
+    two.Output(two.Call("tanh", {y}));
+    two.Output(two.Call("identity", {columns}));
+    if (told) two.Output(two.Call("identity", {rows}));
+    two.g.extents = {{0, 2, 2}};
+    if (told) two.g.extents.insert(two.g.extents.begin(), {0, 1, 3});
+    two.g.hidden = told ? 2 : 1;
+    const absl::Status optimized = Optimize(two.g, Target{});
+    ASSERT_TRUE(optimized.ok()) << optimized;
+    const GraphBehind behind = BehindOf(two.g);
+    const auto counts = [](const Node& node) { return FindOp(node.op)->counted; };
+    const Node& counted = *std::ranges::find_if(two.g.nodes, counts);
+    std::vector<std::string> texts;
+    for (const Behind& fact : behind.of[static_cast<size_t>(counted.inputs[0])]) texts.push_back(Text(fact));
+    EXPECT_EQ(std::ranges::count(texts, "0:0:0:d0"), told ? 1 : 0) << ::testing::PrintToString(texts);
+  }
+}
+
 TEST_F(LinesTest, AnOutputOfAnotherExtentDoesNot) {
   EXPECT_FALSE(EndsWithItsLines([](ValueId v) { return v; }, /*same_extent=*/false));
 }

@@ -48,6 +48,7 @@ TEST(FillConstants, ActivationsKeepTheirScaleThroughEveryOperator) {
                                              "or",
                                              "where",
                                              "gather",
+                                             "gather_elements",
                                              "mod",
                                              "matmul_nbits",
                                              "matmul_nbits_i8",

@@ -313,6 +313,16 @@ Case Gather(Rng& rng) {
   c.inputs.push_back(indices);
   return c;
 }
+Case GatherElements(Rng& rng) {
+  Case c = Axis(Anything(rng), rng);
+  const Shape& shape = c.inputs[0].shape();
+  const int64_t stated = c.attrs.Int("axis", 0), axis = stated < 0 ? stated + std::ssize(shape) : stated;
+  Shape indices = shape;
+  for (int64_t d = 0; d < std::ssize(shape); ++d)
+    indices[static_cast<size_t>(d)] = 1 + rng.Below(d == axis ? 7 : shape[static_cast<size_t>(d)]);
+  c.inputs.push_back(RandomArray(rng, rng.Below(2) == 0 ? DType::kI64 : DType::kI32, indices));
+  return c;
+}
 // Of few different elements, so that many are equal, and some no numbers.
 Case TopK(Rng& rng) {
   Case c = Arg(rng);
@@ -494,6 +504,7 @@ const std::map<std::string_view, Generator>& CaseGenerators() {
       {"slice", Slice},
       {"pad", Pad},
       {"gather", Gather},
+      {"gather_elements", GatherElements},
       {"expand", Expand},
       {"tile", Tile},
       {"depth_to_space", DepthToSpace},

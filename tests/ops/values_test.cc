@@ -109,6 +109,8 @@ TEST(Values, Norms) {
 }
 
 TEST(Values, GatherCountsFromTheEndAndNeverReadsOutside) {
+  EXPECT_EQ(V("gather_elements", "axis=1", {Floats({2, 3}, {10, 20, 30, 40, 50, 60}), Longs({2, 2}, {-1, 0, 99, -99})}),
+            (Values{30, 10, 60, 40}));
   EXPECT_EQ(V("gather", "", {Floats({3}, {10, 20, 30}), Longs({5}, {0, -1, 2, 99, -99})}),
             (Values{10, 30, 30, 30, 10}));
 }

@@ -28,8 +28,13 @@ absl::Status GatherElements(Context& c, const OnnxNode& n) {
     if (own.axis != axis && (indices == nullptr || *indices != own)) return MustBeKnown(c, whole, "GatherElements");
     TEMPER_ASSIGN_OR_RETURN(whole, WholeAlong(c, whole, own.axis));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId at, PlacesOfElements(c, data, n.Input(1), axis, end));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, GatherFlat(c, whole, at, {NumElements(data)}));
+  TEMPER_RETURN_IF_ERROR(CheckReach(data, c.ShapeOf(n.Input(1)), axis));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, n.Input(1), data[static_cast<size_t>(axis)], end));
+  Attrs attrs;
+  attrs.Set("axis", axis);
+  TEMPER_ASSIGN_OR_RETURN(const Varyings varyings, MakeWhole(c, at));
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, c.Call("gather_elements", std::move(attrs), {whole, at}));
+  c.SetVaryings(v, varyings);
   return c.Set(n, v);
 }
 

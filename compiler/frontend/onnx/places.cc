@@ -98,13 +98,12 @@ absl::Status CheckReach(const Shape& data, const Shape& indices, int64_t axis) {
   return fits ? absl::OkStatus() : absl::InvalidArgumentError("the indices reach beyond the tensor");
 }
 
-absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis,
-                                         ValueId varying) {
+absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis) {
   const Shape shape = c.ShapeOf(indices);
   const size_t along = static_cast<size_t>(axis);
   TEMPER_RETURN_IF_ERROR(CheckReach(data, shape, axis));
   const std::vector<int64_t> strides = RowMajorStrides(data);
-  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along], varying));
+  TEMPER_ASSIGN_OR_RETURN(ValueId at, Inside(c, indices, data[along]));
   TEMPER_ASSIGN_OR_RETURN(at, Scaled(c, at, strides[along]));
   TEMPER_ASSIGN_OR_RETURN(NDArray numbers, PlacesBeside(shape, strides, along));
   // Of the first elements they are the same.

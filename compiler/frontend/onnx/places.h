@@ -28,8 +28,7 @@ absl::StatusOr<ValueId> Inside(Context& c, ValueId at, int64_t extent, ValueId v
 // kInvalidArgument: beside `axis` there are more indices than elements.
 absl::Status CheckReach(const Shape& data, const Shape& indices, int64_t axis);
 // Where each element that `indices` name along `axis` lies in the flat tensor of the shape `data`.
-absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis,
-                                         ValueId varying = kNoValue);
+absl::StatusOr<ValueId> PlacesOfElements(Context& c, const Shape& data, ValueId indices, int64_t axis);
 // The last axis of `indices` names the first axes of `data`: the places of what they name, in units of what is left of
 // it. `names` is the number of named axes. `ends`: extents that only the run knows, by axes of `data`.
 absl::StatusOr<ValueId> PlacesOfSlices(Context& c, std::span<const int64_t> data, ValueId indices, size_t* names,

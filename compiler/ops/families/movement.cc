@@ -1,5 +1,5 @@
-// Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, expand, tile,
-// depth_to_space, unfold_planes.
+// Operators that move elements without computing: reshape, transpose, concat, slice, pad, gather, gather_elements,
+// expand, tile, depth_to_space, unfold_planes.
 #include <algorithm>
 #include <numeric>
 
@@ -227,18 +227,45 @@ absl::StatusOr<TensorType> InferGather(const Attrs& attrs, Types in) {
   return result;
 }
 
-// A negative index counts from the end. What is still outside is taken to the nearest element: an index is data, and
-// data must not make a kernel read where it may not.
+// Where an element is along an axis, counted from the end where it is negative. What is still outside is taken to the
+// nearest element: an index is data, and data must not make a kernel read where it may not.
+Expr PlaceIn(Expr at, Expr extent) {
+  at = ir::Cast(std::move(at), DType::kI64);
+  at = ir::Select(at < Expr(0), at + extent, at);
+  return ir::Min(ir::Max(at, Expr(0)), extent - Expr(1));
+}
+
 absl::StatusOr<Tensor> ComputeGather(ir::ProgramBuilder&, const Attrs& attrs, Inputs in, const TensorType& output) {
   TEMPER_ASSIGN_OR_RETURN(int64_t axis, NormalizeAxis(attrs.Int("axis", 0), in[0].rank()));
   return Tensor(output.dtype, output.shape, [x = in[0], indices = in[1], axis](const Index& i) {
     auto first = i.begin() + axis, last = first + indices.rank();
-    Expr extent = x.shape()[axis];
-    Expr at = ir::Cast(indices(Index(first, last)), DType::kI64);
-    at = ir::Select(at < Expr(0), at + extent, at);
     Index source(i.begin(), first);
-    source.push_back(ir::Min(ir::Max(at, Expr(0)), extent - Expr(1)));
+    source.push_back(PlaceIn(indices(Index(first, last)), x.shape()[axis]));
     source.insert(source.end(), last, i.end());
+    return x(source);
+  });
+}
+
+// --- gather_elements ---
+
+absl::StatusOr<TensorType> InferGatherElements(const Attrs& attrs, Types in) {
+  TEMPER_RETURN_IF_ERROR(CheckAttrs(attrs, {{"axis", AttrKind::kInt}}));
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(attrs.Int("axis", 0), Rank(in[0])));
+  if (in[1].dtype != DType::kI64 && in[1].dtype != DType::kI32) return InvalidType("indices are i64 or i32");
+  if (Rank(in[1]) != Rank(in[0])) return InvalidType("indices have as many axes as the tensor");
+  for (int64_t d = 0; d < Rank(in[0]); ++d) {
+    if (d != axis && in[1].shape[d] > in[0].shape[d]) return InvalidType("the indices reach beyond the tensor");
+  }
+  if (in[0].shape[axis] == 0) return InvalidType("the axis has no element");
+  return TensorType{in[0].dtype, in[1].shape, {}};
+}
+
+absl::StatusOr<Tensor> ComputeGatherElements(ir::ProgramBuilder&, const Attrs& attrs, Inputs in,
+                                             const TensorType& output) {
+  TEMPER_ASSIGN_OR_RETURN(const int64_t axis, NormalizeAxis(attrs.Int("axis", 0), in[0].rank()));
+  return Tensor(output.dtype, output.shape, [x = in[0], indices = in[1], axis](const Index& i) {
+    Index source = i;
+    source[static_cast<size_t>(axis)] = PlaceIn(indices(i), x.shape()[axis]);
     return x(source);
   });
 }
@@ -339,8 +366,7 @@ OpDef MoveOp(std::string_view name, int least, int most, InferRule infer, Formul
   return op;
 }
 
-OpDef Gather() {
-  OpDef op = MoveOp("gather", 2, 2, InferGather, ComputeGather, Move::kPicks);
+OpDef ByPlaces(OpDef op) {
   op.numbers = {Numbers::kAny, Numbers::kPlace};
   return op;
 }
@@ -355,7 +381,8 @@ std::vector<OpDef> MovementOps() {
       MoveOp("concat", 1, kMostParts, InferConcat, ComputeConcat, Move::kConcatenates),
       MoveOp("slice", 1, 1, InferSlice, ComputeSlice, Move::kSlices),
       MoveOp("pad", 1, 1, InferPad, ComputePad),
-      Gather(),
+      ByPlaces(MoveOp("gather", 2, 2, InferGather, ComputeGather, Move::kPicks)),
+      ByPlaces(MoveOp("gather_elements", 2, 2, InferGatherElements, ComputeGatherElements)),
       MoveOp("expand", 1, 1, InferExpand, ComputeExpand),
       MoveOp("tile", 1, 1, InferTile, ComputeTile),
       MoveOp("depth_to_space", 1, 1, InferDepthToSpace, ComputeDepthToSpace),

@@ -145,6 +145,21 @@ absl::StatusOr<NDArray> Gather(const Attrs& attrs, Arrays in, const TensorType& 
   return result;
 }
 
+absl::StatusOr<NDArray> GatherElements(const Attrs& attrs, Arrays in, const TensorType& output) {
+  NDArray result(output.dtype, output.shape);
+  const Shape& shape = in[0].shape();
+  const auto axis = static_cast<size_t>(AxisOf(attrs, 0, shape));
+  const std::vector<int64_t> strides = RowMajorStrides(shape), own = RowMajorStrides(output.shape);
+  for (int64_t i = 0; i < result.size(); ++i) {
+    const int64_t at = static_cast<int64_t>(in[1].At(i)), counted = at < 0 ? at + shape[axis] : at;
+    int64_t from = std::clamp<int64_t>(counted, 0, shape[axis] - 1) * strides[axis];
+    for (size_t d = 0; d < shape.size(); ++d) from += d == axis ? 0 : i / own[d] % output.shape[d] * strides[d];
+    std::memcpy(static_cast<char*>(result.MutableData()) + i * SizeOf(output.dtype),
+                static_cast<const char*>(in[0].data()) + from * SizeOf(output.dtype), SizeOf(output.dtype));
+  }
+  return result;
+}
+
 absl::StatusOr<NDArray> Expand(const Attrs&, Arrays in, const TensorType& output) {
   NDArray result(output.dtype, output.shape);
   CopyByStrides(in[0], BroadcastStrides(in[0].shape(), output.shape), result);
@@ -207,6 +222,7 @@ std::span<const Reference> MovementReferences() {
       {"slice", Slice},
       {"pad", Pad},
       {"gather", Gather},
+      {"gather_elements", GatherElements},
       {"expand", Expand},
       {"tile", Tile},
       {"depth_to_space", DepthToSpace},

@@ -572,6 +572,51 @@ TEST(OnnxRangeSum, NumbersBetweenRanges) {
   });
 }
 
+// Numbers of a type from one to before another by steps, with one more behind them: there may be none.
+void Steps(ModelBuilder& m, const std::string& from, const std::string& to, const std::string& by, int type) {
+  for (const auto& [name, value] : {std::pair("none", 0), {"three", 3}, {"back", -1}, {"two back", -2}})
+    Number(m, name, value);
+  m.Node("Add", {"n", "m"}, {"both"});
+  m.Node("Sub", {"n", "step"}, {"last"});
+  for (const std::string& name : {from, to, by})
+    ModelBuilder::SetInt(m.Node("Cast", {name}, {name + " of the type"}), "to", type);
+  m.Node("Range", {from + " of the type", to + " of the type", by + " of the type"}, {"numbers"});
+  ModelBuilder::SetInt(m.Node("Cast", {"numbers"}, {"floats"}), "to", onnx::TensorProto::FLOAT);
+  m.Floats("half", {1}, {0.5});
+  Axis(m.Node("Concat", {"floats", "half"}, {"y"}), 0);
+}
+
+TEST(OnnxRangeSum, NumbersBySteps) {
+  const std::tuple<const char*, const char*, const char*> all[] = {
+      {"none", "n", "step"},    {"none", "m", "two"},         {"n", "both", "two"},       {"three", "n", "step"},
+      {"n", "three", "step"},   {"two", "both", "three"},     {"n", "m", "step"},         {"m", "n", "two"},
+      {"last", "back", "back"}, {"both", "m", "two back"},    {"three", "n", "two back"}, {"m", "n", "back"},
+      {"n", "two", "back"},     {"both", "none", "two back"},
+  };
+  for (const int type : {onnx::TensorProto::FLOAT, onnx::TensorProto::INT32, onnx::TensorProto::INT64}) {
+    for (const auto& [from, to, by] : all) {
+      SCOPED_TRACE(::testing::Message() << from << " to " << to << " by " << by << " of type " << type);
+      const std::string first = from, end = to, step = by;
+      ExpectPair([&](ModelBuilder& m) { Steps(m, first, end, step, type); });
+    }
+  }
+}
+
+// As many as slices from there on: one value tells both.
+TEST(OnnxRangeSum, NumbersOfWhatASliceLeaves) {
+  ExpectPair([](ModelBuilder& m) {
+    Counted(m, "two", "n", "numbers");
+    ModelBuilder::SetInt(m.Node("Cast", {"numbers"}, {"floats"}), "to", onnx::TensorProto::FLOAT);
+    m.Ints("columns alone", {-1, 1});
+    m.Node("Reshape", {"floats", "columns alone"}, {"rows"});
+    m.Ints("from two", {2});
+    m.Ints("end", {std::numeric_limits<int64_t>::max()});
+    m.Ints("axis", {0});
+    m.Node("Slice", {"x", "from two", "end", "axis"}, {"rest"});
+    m.Node("Add", {"rest", "rows"}, {"y"});
+  });
+}
+
 TEST(OnnxRangeSum, PartsBetweenRanges) {
   const auto parts = [](ModelBuilder& m) {
     Axis(m.Node("Concat", {"z", "x"}, {"all"}), 0);
@@ -640,9 +685,21 @@ TEST(OnnxRangeSum, WhatIsNotKnownToBeASumIsRefused) {
   const auto refused = [](const std::function<void(ModelBuilder&)>& add) {
     return std::string(Pair(add).Import({.dims = {{"n", DimLength(1, 4)}, {"m", DimLength(0, 3)}}}).status().message());
   };
-  EXPECT_THAT(refused([](ModelBuilder& m) { Counted(m, "n", "m", "y"); }), HasSubstr("a range between such bounds"));
-  EXPECT_THAT(refused([](ModelBuilder& m) { Counted(m, "two", "n", "y"); }), HasSubstr("a range between such bounds"))
-      << "n may be less";
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                m.Floats("half", {}, {0.5});
+                ModelBuilder::SetInt(m.Node("Cast", {"n"}, {"end"}), "to", onnx::TensorProto::FLOAT);
+                m.Node("Range", {"half", "end", "half"}, {"y"});
+              }),
+              HasSubstr("a range between such bounds"));
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                m.Node("Range", {"two", "n", "m"}, {"y"});
+              }),
+              HasSubstr("a bound depends"));
+  EXPECT_THAT(refused([](ModelBuilder& m) {
+                Number(m, "none", 0);
+                m.Node("Range", {"two", "n", "none"}, {"y"});
+              }),
+              HasSubstr("does not end"));
   EXPECT_THAT(refused([](ModelBuilder& m) {
                 Axis(m.Node("Concat", {"z", "x"}, {"all"}), 0);
                 m.Node("Add", {"all", "x"}, {"y"});

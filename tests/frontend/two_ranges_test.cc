@@ -82,7 +82,67 @@ void Image(ModelBuilder& m, bool pooled) {
   if (pooled) m.Node("GlobalAveragePool", {"most"}, {"y"});
 }
 
+// The middles of an image's pixels, and each's stride, as detectors take them from the image's own shape.
+void Middles(ModelBuilder& m, const std::string& image, float stride) {
+  const auto named = [&image](const char* what) { return image + " " + what; };
+  m.Node("Shape", {image}, {named("shape")});
+  for (const auto& [side, at, alone] : {std::tuple("y", "rows", "columns alone"), {"x", "columns", "rows alone"}}) {
+    m.Node("Gather", {named("shape"), std::string("axis of ") + at}, {named(at)});
+    ModelBuilder::SetInt(m.Node("Cast", {named(at)}, {named(at) + " in floats"}), "to", onnx::TensorProto::FLOAT);
+    m.Node("Range", {"nought", named(at) + " in floats", "unit"}, {named(side) + " from 0"});
+    m.Node("Add", {named(side) + " from 0", "half of it"}, {named(side)});
+    m.Node("Shape", {named(side)}, {named(side) + " count"});
+    m.Node("Reshape", {named(side), alone}, {named(side) + " lies"});
+  }
+  Axis(m.Node("Concat", {named("y count"), named("x count")}, {named("sides")}), 0);
+  for (const char* side : {"x", "y"}) {
+    m.Node("Expand", {named(side) + " lies", named("sides")}, {named(side) + " of all"});
+    m.Node("Unsqueeze", {named(side) + " of all", "last"}, {named(side) + " alone"});
+  }
+  Axis(m.Node("Concat", {named("x alone"), named("y alone")}, {named("pairs")}), -1);
+  m.Node("Reshape", {named("pairs"), "two each"}, {named("middles")});
+  m.Node("Mul", {named("rows"), named("columns")}, {named("pixels")});
+  m.Node("Unsqueeze", {named("pixels"), "first"}, {named("count")});
+  Axis(m.Node("Concat", {named("count"), "one"}, {named("column")}), 0);
+  m.Node("ConstantOfShape", {named("column")}, {named("zeros")});
+  m.Floats(named("stride"), {}, {stride});
+  m.Node("Add", {named("zeros"), named("stride")}, {named("strides")});
+}
+
+// Boxes of all pixels of an image and of a smaller one.
+void Boxes(ModelBuilder& m) {
+  m.Floats("nought", {}, {0});
+  m.Floats("unit", {}, {1});
+  m.Floats("half of it", {}, {0.5});
+  for (const auto& [name, at] : {std::pair("axis of rows", 2), {"axis of columns", 3}}) {
+    m.Ints(std::string(name) + " in a vector", {at});
+    m.Node("Squeeze", {std::string(name) + " in a vector"}, {name});
+  }
+  m.Ints("columns alone", {-1, 1});
+  m.Ints("rows alone", {1, -1});
+  m.Ints("two each", {-1, 2});
+  m.Ints("last", {-1});
+  m.Ints("first", {0});
+  m.Ints("one", {1});
+  m.Ints("two channels", {1, 2, -1});
+  onnx::NodeProto& pool = m.Node("MaxPool", {"x"}, {"small"});
+  ModelBuilder::SetInts(pool, "kernel_shape", {1, 1});
+  ModelBuilder::SetInts(pool, "strides", {2, 2});
+  for (const auto& [image, stride] : {std::pair("x", 8.0f), {"small", 16.0f}}) {
+    Middles(m, image, stride);
+    m.Node("Reshape", {image, "two channels"}, {std::string(image) + " boxes"});
+  }
+  Axis(m.Node("Concat", {"x boxes", "small boxes"}, {"boxes"}), 2);
+  Axis(m.Node("Concat", {"x middles", "small middles"}, {"middles"}), 0);
+  Axis(m.Node("Concat", {"x strides", "small strides"}, {"strides"}), 0);
+  Permuted(m, "middles", "places", {1, 0});
+  Permuted(m, "strides", "scales", {1, 0});
+  m.Node("Sub", {"places", "boxes"}, {"corners"});
+  m.Node("Mul", {"corners", "scales"}, {"y"});
+}
+
 const RangeChain kTwoRangeChains[] = {
+    {"boxes of pixels of two sizes", {1, 2, kN, kM}, Boxes},
     {"axes that change places",
      {kN, kM, 4},
      [](ModelBuilder& m) {

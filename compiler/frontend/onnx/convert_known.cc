@@ -115,20 +115,31 @@ absl::StatusOr<Dims> CountOfBounds(Context& c, ValueId v) {
   return Dims{{most}, {{0, count}}};
 }
 
-// Up to an extent that only the run knows, from a number or another extent that is a part of it: nullopt if it is
-// another range.
+// A bound of a range of numbers; the end of one may be a count that has bounds alone.
+absl::StatusOr<Dims> BoundOfRange(Context& c, ValueId v, bool is_end) {
+  if (const NDArray* known = c.Known(v); known != nullptr && known->size() == 1) {
+    if (known->At(0) != std::trunc(known->At(0))) return absl::UnimplementedError("a range between such bounds");
+  }
+  absl::StatusOr<Dims> told = DimsOf(c, v, "a bound");
+  if (!told.ok() && is_end && c.TypeOf(v).dtype == DType::kI64) told = CountOfBounds(c, v);
+  if (told.ok() && told->most.size() != 1) return absl::InvalidArgumentError("bounds are scalars");
+  return told;
+}
+
+// From one bound to another of which only the run knows one or both; nullopt: both are known.
 absl::StatusOr<std::optional<ValueId>> VaryingRange(Context& c, const OnnxNode& n) {
-  if (c.Known(n.Input(1)) != nullptr || c.TypeOf(n.Input(1)).dtype != DType::kI64) return std::nullopt;
-  absl::StatusOr<Dims> told = DimsOf(c, n.Input(1), "a bound");
-  if (!told.ok()) told = CountOfBounds(c, n.Input(1));
-  TEMPER_ASSIGN_OR_RETURN(const Dims end, std::move(told));
-  TEMPER_ASSIGN_OR_RETURN(const int64_t step, c.KnownInt(n.Input(2), "a bound"));
-  TEMPER_ASSIGN_OR_RETURN(const Dims start, DimsOf(c, n.Input(0), "a bound"));
-  TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> count, DifferenceOf(c, end, start));
-  if (!count.has_value() || count->most[0] < 1 || step != 1)
-    return absl::UnimplementedError("a range between such bounds");
+  if (c.Known(n.Input(0)) != nullptr && c.Known(n.Input(1)) != nullptr) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(const Dims start, BoundOfRange(c, n.Input(0), false));
+  TEMPER_ASSIGN_OR_RETURN(const Dims end, BoundOfRange(c, n.Input(1), true));
+  TEMPER_RETURN_IF_ERROR(c.KnownInt(n.Input(2), "a bound").status());
+  TEMPER_ASSIGN_OR_RETURN(const Dims steps, BoundOfRange(c, n.Input(2), false));
+  const int64_t step = steps.most[0];
+  if (step == 0) return absl::InvalidArgumentError("the range does not end");
+  TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> count, StepsBetween(c, start, end, step));
+  if (!count.has_value()) return absl::UnimplementedError("a range between such bounds");
   TEMPER_RETURN_IF_ERROR(CheckPlaces(count->most));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, WithVaryings(c, Counting(c, DType::kI64, count->most), count->varyings));
+  const DType dtype = c.TypeOf(n.Input(0)).dtype;
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, WithVaryings(c, Counting(c, dtype, count->most, step), count->varyings));
   if (start.varyings.empty() && start.most[0] == 0) return v;
   TEMPER_ASSIGN_OR_RETURN(const ValueId first, c.Reshape(n.Input(0), {1}));
   TEMPER_ASSIGN_OR_RETURN(v, c.Call("add", {}, {v, first}));

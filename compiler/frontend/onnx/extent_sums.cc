@@ -105,13 +105,22 @@ absl::Status MakeSumOf(Context& c, ValueId extent, const Terms& terms, int64_t n
 
 namespace {
 
-absl::StatusOr<std::optional<Dims>> Difference(Context& c, const Dims& all, const Dims& less, bool of_any) {
-  if (all.most.size() != 1 || less.most.size() != 1 || all.varyings.empty()) return std::nullopt;
+// all - less, of single numbers; nullopt: no sums are counted so far.
+std::optional<Context::Sum> SumLeft(const Context& c, const Dims& all, const Dims& less) {
+  if (all.most.size() != 1 || less.most.size() != 1) return std::nullopt;
   const auto sum_of = [&c](const Dims& dims) {
     return dims.varyings.empty() ? Context::Sum{{}, {}, dims.most[0]} : c.SumOf(dims.varyings[0].extent);
   };
-  if (std::abs(sum_of(less).number) > kMostExtent) return std::nullopt;
-  const Context::Sum left = Without(sum_of(all), sum_of(less));
+  const auto counts = [](int64_t n) { return n >= -kMostExtent && n <= kMostExtent; };
+  const Context::Sum from = sum_of(all), taken = sum_of(less);
+  if (!counts(from.number) || !counts(taken.number)) return std::nullopt;
+  return Without(from, taken);
+}
+
+absl::StatusOr<std::optional<Dims>> Difference(Context& c, const Dims& all, const Dims& less, bool of_any) {
+  const std::optional<Context::Sum> difference = SumLeft(c, all, less);
+  if (!difference.has_value() || all.varyings.empty()) return std::nullopt;
+  const Context::Sum& left = *difference;
   if (!left.less.empty() && (!of_any || left.number != 0)) return std::nullopt;
   if (left.terms.empty() && left.less.empty()) return Dims{{left.number}, {}};
   TEMPER_ASSIGN_OR_RETURN(const ValueId sum, Left(c, left));
@@ -135,6 +144,53 @@ absl::StatusOr<std::optional<Dims>> DistanceOf(Context& c, const Dims& all, cons
     }
   }
   return Difference(c, all, less, true);
+}
+
+namespace {
+
+// How much the one sum of extents is more than the other, no less than 0: a value that is the same for the same ones.
+absl::StatusOr<ValueId> Excess(Context& c, const Terms& terms, const Terms& less, int64_t number) {
+  const std::string what = absl::StrCat(Told(terms, less), " and ", number, ", or nothing");
+  if (const ValueId known = c.Made(what); known != kNoValue) return known;
+  ValueId v = c.Scalar(DType::kI64, static_cast<double>(number));
+  int64_t least = number, most = number;
+  for (const auto& [sum, sign] : {std::pair(&terms, 1), {&less, -1}}) {
+    if (sum->empty()) continue;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId part, Added(c, *sum));
+    if (c.MostOf(part) == 0 || c.MostOf(part) > kMostExtent) return kNoValue;
+    TEMPER_ASSIGN_OR_RETURN(v, c.Call(sign > 0 ? "add" : "sub", {}, {v, part}));
+    least += sign > 0 ? c.LeastOf(part) : -c.MostOf(part);
+    most += sign > 0 ? c.MostOf(part) : -c.LeastOf(part);
+  }
+  TEMPER_ASSIGN_OR_RETURN(v, c.Call("max", {}, {v, c.Scalar(DType::kI64, 0)}));
+  c.SetLeast(v, std::max<int64_t>(least, 0));
+  if (most > 0) c.SetMost(v, most);
+  c.KeepMade(what, v);
+  return v;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Dims>> StepsBetween(Context& c, const Dims& start, const Dims& end, int64_t step) {
+  if (step == 0 || step < -kMostExtent || step > kMostExtent) return std::nullopt;
+  const std::optional<Context::Sum> left = step > 0 ? SumLeft(c, end, start) : SumLeft(c, start, end);
+  if (!left.has_value()) return std::nullopt;
+  const int64_t stride = std::abs(step);
+  if (left->terms.empty() && left->less.empty())
+    return Dims{{std::max<int64_t>(left->number + stride - 1, 0) / stride}, {}};
+  ValueId base = kNoValue;
+  int64_t number = left->number;
+  if (left->less.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(base, Added(c, left->terms));
+    if (c.MostOf(base) == 0) return std::nullopt;
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(base, Excess(c, left->terms, left->less, std::exchange(number, 0)));
+    if (base == kNoValue) return std::nullopt;
+    if (c.MostOf(base) == 0) return Dims{{0}, {}};
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId count, StopsOf(c, base, number - 1, stride));
+  const int64_t most = c.MostOf(count);
+  return most > 0 ? Dims{{most}, {{0, count}}} : Dims{{0}, {}};
 }
 
 }  // namespace temper::onnx_frontend

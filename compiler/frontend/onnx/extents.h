@@ -87,6 +87,9 @@ absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);
 absl::StatusOr<std::optional<Dims>> DifferenceOf(Context& c, const Dims& all, const Dims& less);
 // The same of any two ranges of inputs: lengths at which the one is less are none that the model takes.
 absl::StatusOr<std::optional<Dims>> DistanceOf(Context& c, const Dims& all, const Dims& less);
+// How many steps lead from one of two single numbers to before the other, none where that lies behind; nullopt: that is
+// not known.
+absl::StatusOr<std::optional<Dims>> StepsBetween(Context& c, const Dims& start, const Dims& end, int64_t step);
 // `v`, which was made with the largest extents, as one that varies so, too.
 absl::StatusOr<ValueId> WithVaryings(Context& c, ValueId v, const Varyings& told);
 

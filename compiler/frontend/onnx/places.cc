@@ -278,12 +278,14 @@ absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& al
   std::string what = "places of parts";
   int64_t known = 0;            // in the parts whose extent is
   std::vector<ValueId> others;  // extents of the other parts
+  bool of_lines = false;        // one of them has several
   std::set<int64_t> rooms;      // and what they have room for
   for (ValueId part : parts) {
     const int64_t extent = c.ShapeOf(part)[static_cast<size_t>(axis)];
     if (const Varying* v = c.VaryingAlong(part, axis)) {
       absl::StrAppend(&what, " ", v->extent, " of ", extent, " in ", v->lines);
-      others.push_back(v->lines == 1 ? v->extent : kNoValue);
+      others.push_back(v->extent);
+      of_lines = of_lines || v->lines > 1;
       rooms.insert(extent);
       TEMPER_ASSIGN_OR_RETURN(within.emplace_back(), WithinExtent(c, *v, extent));
       TEMPER_ASSIGN_OR_RETURN(part, WholeAlong(c, part, axis));
@@ -300,11 +302,17 @@ absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& al
   if (places == kNoValue) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId holds, c.Concat(std::move(within), 0));
     TEMPER_ASSIGN_OR_RETURN(places, PlacesThatHold(c, holds));
-    if (others.size() == 1 && others[0] != kNoValue) {  // told by what it is, as shapes and ranges are made of it too
-      TEMPER_ASSIGN_OR_RETURN(const ValueId extent, StopsOf(c, others[0], known - 1, 1));
+    const bool of_ranges = std::ranges::all_of(others, [&c](ValueId extent) { return IsOfRanges(c, extent); });
+    if (of_ranges ||
+        (others.size() == 1 && !of_lines)) {  // told by what it is, as shapes and ranges are made of it too
+      ValueId extent = others[0];
+      for (size_t i = 1; i < others.size(); ++i) {
+        TEMPER_ASSIGN_OR_RETURN(extent, SumOfExtents(c, extent, others[i]));
+      }
+      TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, extent, known - 1, 1));
       c.SetVaryings(places, {{0, extent}});
     }
-    const bool parted = others.size() > 1 && known == 0 && rooms.size() == 1;
+    const bool parted = !of_ranges && others.size() > 1 && known == 0 && rooms.size() == 1;
     if (parted) c.SetJoinedFrom(c.VaryingsOf(places)[0].extent, *rooms.begin());
     c.KeepMade(what, places);
   }

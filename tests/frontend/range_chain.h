@@ -32,6 +32,12 @@ inline onnx::NodeProto& Axis(onnx::NodeProto& node, int64_t axis) {
   ModelBuilder::SetInt(node, "axis", axis);
   return node;
 }
+// A whole number without axes.
+inline void Number(ModelBuilder& m, const std::string& name, int64_t value) {
+  m.Ints(name + " in a vector", {value});
+  m.Ints(name + " has no axes", {0});
+  m.Node("Squeeze", {name + " in a vector", name + " has no axes"}, {name});
+}
 inline void Permuted(ModelBuilder& m, const char* from, const char* to, const std::vector<int64_t>& perm) {
   ModelBuilder::SetInts(m.Node("Transpose", {from}, {to}), "perm", perm);
 }

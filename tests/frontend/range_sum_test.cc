@@ -20,6 +20,7 @@ namespace {
 using testing::Axis;
 using ::testing::HasSubstr;
 using testing::ModelBuilder;
+using testing::Number;
 using testing::Permuted;
 using testing::Weights;
 using Lengths = std::map<std::string, int64_t>;
@@ -56,11 +57,6 @@ void Input(ModelBuilder& m, const std::string& name, const std::vector<std::stri
   }
 }
 
-void Number(ModelBuilder& m, const std::string& name, int64_t value) {
-  m.Ints(name + " in a vector", {value});
-  m.Ints(name + " has no axes", {0});
-  m.Node("Squeeze", {name + " in a vector", name + " has no axes"}, {name});
-}
 // The extent of a value along an axis, without axes, and as a vector under the name and "s".
 void Length(ModelBuilder& m, const std::string& name, const std::string& of, int64_t axis) {
   Number(m, name + " at", axis);
@@ -690,7 +686,7 @@ TEST(OnnxRangeSum, WhatIsNotKnownToBeASumIsRefused) {
                 ModelBuilder::SetInt(m.Node("Cast", {"n"}, {"end"}), "to", onnx::TensorProto::FLOAT);
                 m.Node("Range", {"half", "end", "half"}, {"y"});
               }),
-              HasSubstr("a range between such bounds"));
+              HasSubstr("0.5, which is no integer"));
   EXPECT_THAT(refused([](ModelBuilder& m) {
                 m.Node("Range", {"two", "n", "m"}, {"y"});
               }),

@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<int64_t>> Context::KnownInts(ValueId v, std::string_v
       continue;
     }
     const double value = data->At(i);
-    if (!(std::abs(value) < kBound))
+    if (!(std::abs(value) < kBound) || value != std::trunc(value))
       return absl::InvalidArgumentError(absl::StrCat(std::string(what), " has ", value, ", which is no integer"));
     values.push_back(static_cast<int64_t>(value));
   }

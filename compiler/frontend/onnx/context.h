@@ -120,6 +120,7 @@ class Context {
   struct Sum {
     std::vector<ValueId> terms, less;  // ascending; none is in both
     int64_t number = 0;
+    bool operator==(const Sum&) const = default;
   };
   Sum SumOf(ValueId extent) const;
   void SetTerms(ValueId extent, std::vector<ValueId> terms, std::vector<ValueId> less = {}) {

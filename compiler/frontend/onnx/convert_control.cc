@@ -47,6 +47,25 @@ std::optional<bool> AlwaysSo(Context& c, ValueId condition) {
   return high.most <= low.least ? std::optional(!strict) : std::nullopt;
 }
 
+// Of a comparison of lengths the sum that is more than nothing where it holds; nullopt: it is none.
+std::optional<Context::Sum> HoldsAbove(Context& c, ValueId condition) {
+  std::optional<Node> made = c.MakerOf(condition);
+  constexpr int kMostMoves = 16;
+  for (int i = 0; made.has_value() && i < kMostMoves && (made->op == "reshape" || made->op == "identity"); ++i)
+    made = c.MakerOf(made->inputs[0]);
+  if (!made.has_value()) return std::nullopt;
+  const bool less = made->op == "less" || made->op == "less_equal";
+  if (!less && made->op != "greater" && made->op != "greater_equal") return std::nullopt;
+  const Context::Agreements before = c.agreements();
+  const absl::StatusOr<Dims> low = DimsOf(c, made->inputs[less ? 0 : 1], "a condition");
+  const absl::StatusOr<Dims> high = DimsOf(c, made->inputs[less ? 1 : 0], "a condition");
+  c.SetAgreements(before);
+  if (!low.ok() || !high.ok()) return std::nullopt;
+  std::optional<Context::Sum> sum = SumLeft(c, *high, *low);
+  if (sum.has_value() && made->op.ends_with("_equal")) ++sum->number;
+  return sum;
+}
+
 // True, false, or what the run decides.
 absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
   if (NumElements(c.ShapeOf(condition)) != 1 || c.TypeOf(condition).dtype != DType::kBool)
@@ -249,7 +268,8 @@ class LoopTurns {
     TEMPER_ASSIGN_OR_RETURN(const int64_t most, MostTurns());
     ValueId goes_on = n_.Input(1) == kNoValue ? Truth(true) : n_.Input(1);
     for (int64_t turn = 0; turn < most; ++turn) {
-      TEMPER_ASSIGN_OR_RETURN(const std::optional<bool> known, KnownTruth(c_, goes_on));
+      if (by_condition_ && turn >= c_.MostOf(count_)) return Finish();
+      TEMPER_ASSIGN_OR_RETURN(const std::optional<bool> known, GoesOn(turn, goes_on));
       if (known == false) return Finish();
       if (turn >= kMostTurns || (!known.has_value() && !bounded_)) return Endless(known.has_value());
       if (known.has_value() && count_ != kNoValue && turn >= c_.LeastOf(count_)) {
@@ -270,13 +290,47 @@ class LoopTurns {
     return c_.Constant(std::move(data));
   }
 
+  // Whether there is such a turn, if there were all before it and count_ does not say otherwise; nullopt: nobody knows.
+  absl::StatusOr<std::optional<bool>> GoesOn(int64_t turn, ValueId condition) {
+    TEMPER_ASSIGN_OR_RETURN(std::optional<bool> known, KnownTruth(c_, condition));
+    if (!known.has_value()) known = AlwaysSo(c_, condition);
+    const bool ends_by_it = by_condition_ && turn >= c_.LeastOf(count_);
+    if (known == false || (known == true && !ends_by_it)) return known;
+    std::optional<Context::Sum> above = known.has_value() ? std::nullopt : HoldsAbove(c_, condition);
+    if (above.has_value()) {
+      above->number += turn;  // as many turns as that
+      if (count_ == kNoValue) TEMPER_RETURN_IF_ERROR(CountBy(*above, turn));
+      if (count_ != kNoValue && *above == end_) {
+        by_condition_ = true;
+        return true;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // A loop with a counter that has to be less than a length has as many turns.
+  absl::Status CountBy(const Context::Sum& end, int64_t turn) {
+    Context::Sum left = end;
+    left.number -= turn;
+    TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> more, MoreThanNothing(c_, left));
+    if (!more.has_value() || more->varyings.empty()) return absl::OkStatus();
+    TEMPER_ASSIGN_OR_RETURN(count_, StopsOf(c_, more->varyings[0].extent, turn - 1, 1));
+    if (!bounded_ && c_.MostOf(count_) > kMostTurns) return Endless(true);
+    end_ = end;
+    bounded_ = true;
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<int64_t> MostTurns() {
     bounded_ = n_.Input(0) != kNoValue;
     if (!bounded_) return std::numeric_limits<int64_t>::max();
     constexpr const char* kWhat = "the number of turns";
     if (c_.Known(n_.Input(0)) == nullptr && NumElements(c_.ShapeOf(n_.Input(0))) == 1) {
       TEMPER_ASSIGN_OR_RETURN(const Dims told, DimsOf(c_, n_.Input(0), kWhat));
-      if (!told.varyings.empty()) count_ = told.varyings[0].extent;
+      if (!told.varyings.empty()) {
+        count_ = told.varyings[0].extent;
+        end_ = c_.SumOf(count_);
+      }
       bounded_ = told.most[0] <= kMostTurns;
       return told.most[0];
     }
@@ -285,13 +339,17 @@ class LoopTurns {
     return known;
   }
 
-  // One that a run may have no more: then it does again what the last one did, and nothing comes of it.
+  // One that a run may have no more: then it does again what the last one did, and nothing comes of it. A counter by
+  // which the loop ends goes on, so that each turn knows its number.
   absl::Status CountedTurn(int64_t turn, ValueId& goes_on) {
     TEMPER_ASSIGN_OR_RETURN(const ValueId there, IsBefore(c_, turn, count_));
     TEMPER_ASSIGN_OR_RETURN(const ValueId number, LastUpTo(c_, turn, count_));
     TEMPER_ASSIGN_OR_RETURN(std::vector<Bound> results, Body(number, goes_on));
+    if (kept_.empty()) kept_ = carried_;
     for (size_t i = 0; i < carried_.size(); ++i) {
-      TEMPER_ASSIGN_OR_RETURN(carried_[i], Choose(c_, there, results[i + 1], carried_[i]));
+      const ValueId next = results[i + 1].value;
+      TEMPER_ASSIGN_OR_RETURN(kept_[i], Choose(c_, there, results[i + 1], kept_[i]));
+      carried_[i] = by_condition_ && next != kNoValue && c_.Known(next) != nullptr ? results[i + 1] : kept_[i];
     }
     for (size_t i = 0; i < turns_.size(); ++i) turns_[i].push_back(results[carried_.size() + 1 + i]);
     goes_on = results[0].value;
@@ -336,7 +394,7 @@ class LoopTurns {
   }
 
   absl::Status Finish() {
-    std::vector<Bound> results = std::move(carried_);
+    std::vector<Bound> results = std::move(kept_.empty() ? carried_ : kept_);
     for (const std::vector<Bound>& turns : turns_) {
       const size_t i = results.size();
       if (i >= static_cast<size_t>(n_.proto.output_size()) || n_.proto.output(static_cast<int>(i)).empty()) {
@@ -345,20 +403,34 @@ class LoopTurns {
       }
       TEMPER_ASSIGN_OR_RETURN(ValueId v, Stacked(c_, turns, 0));
       if (count_ != kNoValue) {
-        TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c_, v, {{0, count_}}));
+        TEMPER_ASSIGN_OR_RETURN(const ValueId count, NoMoreThan(std::ssize(turns)));
+        TEMPER_ASSIGN_OR_RETURN(v, WithVaryings(c_, v, {{0, count}}));
       }
       results.push_back(Bound{v, std::nullopt});
     }
     return SetAll(c_, n_, std::move(results));
   }
 
+  // count_, where the loop also ends after so many turns.
+  absl::StatusOr<ValueId> NoMoreThan(int64_t turns) {
+    if (c_.MostOf(count_) <= turns) return count_;
+    TEMPER_ASSIGN_OR_RETURN(const ValueId count,
+                            c_.Call("min", {}, {count_, c_.Scalar(DType::kI64, static_cast<double>(turns))}));
+    c_.SetMost(count, turns);
+    c_.SetLeast(count, std::min(c_.LeastOf(count_), turns));
+    return count;
+  }
+
   Context& c_;
   const OnnxNode& n_;
   const onnx::GraphProto& body_;
   std::vector<Bound> carried_;
+  std::vector<Bound> kept_;                // the same as the last turn of the run leaves it, where that varies
   std::vector<std::vector<Bound>> turns_;  // of each result that is stacked
   bool bounded_ = false;
-  ValueId count_ = kNoValue;  // of turns, where only the run knows it
+  ValueId count_ = kNoValue;   // of turns, where only the run knows it
+  Context::Sum end_;           // the same as a sum that may be less than nothing
+  bool by_condition_ = false;  // it is the condition that says so
 };
 
 absl::Status Loop(Context& c, const OnnxNode& n) {

@@ -83,27 +83,39 @@ absl::Status GatherNd(Context& c, const OnnxNode& n) {
 }
 
 // Of each batch element the first steps in reverse, as many as its length says; the rest stays where it is.
+// What is behind the ends of both axes stays there, as no length is beyond the time axis.
 absl::Status ReverseSequence(Context& c, const OnnxNode& n) {
   const int64_t time = n.Int("time_axis", 0), batch = n.Int("batch_axis", 1);
   if (time < 0 || time > 1 || batch != 1 - time || c.Rank(n.Input(0)) < 2)
     return absl::InvalidArgumentError("the time and the batch axis are the first two, in either order");
   const Ints exchanged = MovedAxis(c.ShapeOf(n.Input(0)).size(), 1, 0);
-  ValueId x = n.Input(0);
+  ValueId x = n.Input(0), length = n.Input(1);
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, x, "ReverseSequence"));
+  const Varying *examples = c.VaryingAlong(x, batch), *lengths = c.VaryingAlong(length, 0),
+                *all = c.VaryingAlong(x, time);
+  if ((examples == nullptr) != (lengths == nullptr) || (examples != nullptr && examples->extent != lengths->extent))
+    return MustBeKnown(c, examples != nullptr ? x : length, "ReverseSequence");
+  const ValueId end = all == nullptr ? kNoValue : all->extent;
+  const Varyings own = c.VaryingsOf(x);
+  // Where it is gathered, nobody would know that what is behind the ends is in no result, unless it is zeros.
+  TEMPER_ASSIGN_OR_RETURN(x, Filled(c, x, 0));
+  TEMPER_RETURN_IF_ERROR(MakeWhole(c, length).status());
   if (time == 0) {
     TEMPER_ASSIGN_OR_RETURN(x, c.Transpose(x, exchanged));
   }
   const int64_t lines = c.ShapeOf(x)[0], steps = c.ShapeOf(x)[1];
-  if (c.ShapeOf(n.Input(1)) != Shape{lines}) return absl::InvalidArgumentError("there is one length a batch element");
+  if (c.ShapeOf(length) != Shape{lines}) return absl::InvalidArgumentError("there is one length a batch element");
   if (c.Known(n.Input(1)) != nullptr) {
     TEMPER_ASSIGN_OR_RETURN(const Ints known, c.KnownInts(n.Input(1), "sequence_lens"));
     if (std::any_of(known.begin(), known.end(), [&](int64_t length) { return length < 0 || length > steps; }))
       return absl::InvalidArgumentError("a length is beyond the time axis");
   }
   Formula f(c, DType::kI64);
-  TEMPER_ASSIGN_OR_RETURN(ValueId length, c.Cast(n.Input(1), DType::kI64));
+  TEMPER_ASSIGN_OR_RETURN(length, c.Cast(length, DType::kI64));
   TEMPER_ASSIGN_OR_RETURN(length, c.Reshape(length, {lines, 1}));
   // A length that only the run knows must not lead out of the line.
   length = f.Clip(length, 0, static_cast<double>(steps));
+  if (end != kNoValue) length = f.Call("min", {length, end});
   const ValueId step = Counting(c, DType::kI64, {1, steps});
   const ValueId turned = f.Plus(f.Sub(length, step), -1);
   const ValueId source = f.Call("where", {f.Call("less", {step, length}), turned, step});
@@ -112,6 +124,7 @@ absl::Status ReverseSequence(Context& c, const OnnxNode& n) {
   if (time == 0) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, exchanged));
   }
+  c.AddVaryings(v, own);
   return c.Set(n, v);
 }
 
@@ -185,7 +198,7 @@ absl::Status CumProd(Context& c, const OnnxNode& n) {
 std::span<const TableEntry> IndexTable() {
   static constexpr TableEntry kTable[] = {{"GatherElements", GatherElements, 2, Extents::kAlongAnyAxis},
                                           {"GatherND", GatherNd, 2, Extents::kAlongAnyAxis},
-                                          {"ReverseSequence", ReverseSequence, 2},
+                                          {"ReverseSequence", ReverseSequence, 2, Extents::kAlongAnyAxis},
                                           {"OneHot", OneHot, 3, Extents::kAlongAnyAxis},
                                           {"CumSum", CumSum, 2, Extents::kAlongAnyAxis},
                                           {"CumProd", CumProd, 2}};

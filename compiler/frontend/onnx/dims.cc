@@ -28,6 +28,7 @@ class Reader {
       return Read(found.inputs[0]);
     if (found.op == "slice") return Part(found);
     if (found.op == "gather") return Picked(found);
+    if (found.op == "reduce_prod") return Product(found);
     if (found.op == "concat") return Joined(found);
     if (found.op == "where") return Chosen(found);
     if (found.op == "add") return Added(found);
@@ -118,8 +119,12 @@ class Reader {
 
   // One extent times another, as where batch and sequence are one axis.
   absl::StatusOr<Dims> Multiplied(const Node& node) {
-    TEMPER_ASSIGN_OR_RETURN(Dims one, Read(node.inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Dims one, Read(node.inputs[0]));
     TEMPER_ASSIGN_OR_RETURN(const Dims other, Read(node.inputs[1]));
+    return Times(one, other);
+  }
+
+  absl::StatusOr<Dims> Times(Dims one, const Dims& other) {
     for (const Dims* dims : {&std::as_const(one), &other}) {
       if (dims->most.size() != 1 || dims->varyings.size() != 1 || dims->most[0] < 1) return Unknown();
     }
@@ -213,22 +218,47 @@ class Reader {
     return part;
   }
 
-  // In another order, as of what is transposed.
+  // Some of them in any order, such as the axes that a product leaves.
   absl::StatusOr<Dims> Picked(const Node& node) {
-    if (c_.Known(node.inputs[1]) == nullptr || c_.Rank(node.inputs[0]) != 1 || c_.Rank(node.inputs[1]) > 1)
+    if (c_.Rank(node.inputs[0]) != 1 || c_.Rank(node.inputs[1]) > 1 || c_.Known(node.inputs[1]) == nullptr)
       return Unknown();
-    TEMPER_ASSIGN_OR_RETURN(const Ints at, c_.KnownInts(node.inputs[1], what_));
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    TEMPER_ASSIGN_OR_RETURN(const Ints places, c_.KnownInts(node.inputs[1], what_));
     const int64_t count = std::ssize(all.most);
     Dims picked;
-    for (const int64_t stated : at) {
-      const int64_t place = stated < 0 ? stated + count : stated;
-      if (place < 0 || place >= count) return Unknown();
-      const auto varying = std::ranges::find(all.varyings, place, &Varying::axis);
-      if (varying != all.varyings.end()) picked.varyings.push_back({std::ssize(picked.most), varying->extent});
-      picked.most.push_back(all.most[static_cast<size_t>(place)]);
+    for (const int64_t place : places) {
+      const int64_t at = place < 0 ? place + count : place;
+      if (at < 0 || at >= count) return Unknown();
+      const auto varies = std::ranges::find(all.varyings, at, &Varying::axis);
+      if (varies != all.varyings.end()) picked.varyings.push_back({std::ssize(picked.most), varies->extent});
+      picked.most.push_back(all.most[static_cast<size_t>(at)]);
     }
     return picked;
+  }
+
+  // All of them multiplied, as of axes that become one.
+  absl::StatusOr<Dims> Product(const Node& node) {
+    if (NumElements(c_.ShapeOf(node.output)) != 1) return Unknown();
+    TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
+    int64_t known = 1;
+    std::optional<Dims> product;
+    for (int64_t i = 0; i < std::ssize(all.most); ++i) {
+      const int64_t most = all.most[static_cast<size_t>(i)];
+      const auto varies = std::ranges::find(all.varyings, i, &Varying::axis);
+      if (most < 1 || known > kMostExtent / most) return Unknown();
+      if (varies == all.varyings.end()) {
+        known *= most;
+        continue;
+      }
+      const Dims one{{most}, {{0, varies->extent}}};
+      TEMPER_ASSIGN_OR_RETURN(product, product.has_value() ? Times(*product, one) : absl::StatusOr<Dims>(one));
+    }
+    if (!product.has_value()) return Dims{{known}, {}};
+    if (product->most[0] > kMostExtent / known) return Unknown();
+    product->most[0] *= known;
+    ValueId& extent = product->varyings[0].extent;
+    TEMPER_ASSIGN_OR_RETURN(extent, ScaledExtent(c_, extent, known, 1));
+    return *product;
   }
 
   absl::StatusOr<Dims> Joined(const Node& node) {

@@ -103,9 +103,6 @@ absl::Status MakeSumOf(Context& c, ValueId extent, const Terms& terms, int64_t n
   return absl::OkStatus();
 }
 
-namespace {
-
-// all - less, of single numbers; nullopt: no sums are counted so far.
 std::optional<Context::Sum> SumLeft(const Context& c, const Dims& all, const Dims& less) {
   if (all.most.size() != 1 || less.most.size() != 1) return std::nullopt;
   const auto sum_of = [&c](const Dims& dims) {
@@ -116,6 +113,8 @@ std::optional<Context::Sum> SumLeft(const Context& c, const Dims& all, const Dim
   if (!counts(from.number) || !counts(taken.number)) return std::nullopt;
   return Without(from, taken);
 }
+
+namespace {
 
 absl::StatusOr<std::optional<Dims>> Difference(Context& c, const Dims& all, const Dims& less, bool of_any) {
   const std::optional<Context::Sum> difference = SumLeft(c, all, less);
@@ -171,26 +170,34 @@ absl::StatusOr<ValueId> Excess(Context& c, const Terms& terms, const Terms& less
 
 }  // namespace
 
+absl::StatusOr<std::optional<Dims>> MoreThanNothing(Context& c, const Context::Sum& sum) {
+  if (sum.terms.empty() && sum.less.empty()) return Dims{{std::max<int64_t>(sum.number, 0)}, {}};
+  ValueId extent = kNoValue;
+  if (sum.less.empty()) {
+    TEMPER_ASSIGN_OR_RETURN(extent, Added(c, sum.terms));
+    if (c.MostOf(extent) == 0) return std::nullopt;
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, extent, sum.number - 1, 1));
+  } else {
+    TEMPER_ASSIGN_OR_RETURN(extent, Excess(c, sum.terms, sum.less, sum.number));
+    if (extent == kNoValue) return std::nullopt;
+  }
+  const int64_t most = c.MostOf(extent);
+  return most > 0 ? Dims{{most}, {{0, extent}}} : Dims{{0}, {}};
+}
+
 absl::StatusOr<std::optional<Dims>> StepsBetween(Context& c, const Dims& start, const Dims& end, int64_t step) {
   if (step == 0 || step < -kMostExtent || step > kMostExtent) return std::nullopt;
   const std::optional<Context::Sum> left = step > 0 ? SumLeft(c, end, start) : SumLeft(c, start, end);
   if (!left.has_value()) return std::nullopt;
+  TEMPER_ASSIGN_OR_RETURN(std::optional<Dims> count, MoreThanNothing(c, *left));
   const int64_t stride = std::abs(step);
-  if (left->terms.empty() && left->less.empty())
-    return Dims{{std::max<int64_t>(left->number + stride - 1, 0) / stride}, {}};
-  ValueId base = kNoValue;
-  int64_t number = left->number;
-  if (left->less.empty()) {
-    TEMPER_ASSIGN_OR_RETURN(base, Added(c, left->terms));
-    if (c.MostOf(base) == 0) return std::nullopt;
-  } else {
-    TEMPER_ASSIGN_OR_RETURN(base, Excess(c, left->terms, left->less, std::exchange(number, 0)));
-    if (base == kNoValue) return std::nullopt;
-    if (c.MostOf(base) == 0) return Dims{{0}, {}};
+  if (!count.has_value() || stride == 1) return count;
+  count->most[0] = (count->most[0] + stride - 1) / stride;
+  if (!count->varyings.empty()) {
+    ValueId& extent = count->varyings[0].extent;
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c, extent, -1, stride));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId count, StopsOf(c, base, number - 1, stride));
-  const int64_t most = c.MostOf(count);
-  return most > 0 ? Dims{{most}, {{0, count}}} : Dims{{0}, {}};
+  return count;
 }
 
 }  // namespace temper::onnx_frontend

@@ -82,11 +82,16 @@ struct Dims {
 };
 // From a value of integers; `what` goes into the error.
 absl::StatusOr<Dims> DimsOf(Context& c, ValueId v, std::string_view what);
-// Of two single numbers how much the one is more than the other, as a number or an extent; nullopt: that is not known,
+// Of two single numbers how much the one is more than the other, as a sum that may be less than nothing; nullopt: no
+// sums are counted so far.
+std::optional<Context::Sum> SumLeft(const Context& c, const Dims& all, const Dims& less);
+// The same as a number or an extent; nullopt: that is not known,
 // or may be less than nothing where it varies.
 absl::StatusOr<std::optional<Dims>> DifferenceOf(Context& c, const Dims& all, const Dims& less);
 // The same of any two ranges of inputs: lengths at which the one is less are none that the model takes.
 absl::StatusOr<std::optional<Dims>> DistanceOf(Context& c, const Dims& all, const Dims& less);
+// How much a sum is more than nothing, as a number or an extent; nullopt: nobody knows how much that can be.
+absl::StatusOr<std::optional<Dims>> MoreThanNothing(Context& c, const Context::Sum& sum);
 // How many steps lead from one of two single numbers to before the other, none where that lies behind; nullopt: that is
 // not known.
 absl::StatusOr<std::optional<Dims>> StepsBetween(Context& c, const Dims& start, const Dims& end, int64_t step);

@@ -9,7 +9,10 @@ namespace {
 
 using testing::Axis;
 using testing::ExpectAsOfKnownLengths;
+using ::testing::HasSubstr;
+using testing::kMost;
 using testing::ModelBuilder;
+using testing::ModelOf;
 using testing::RangeChain;
 using testing::ShapeLike;
 using testing::TestName;
@@ -55,6 +58,17 @@ void PadToFours(ModelBuilder& m) {
   m.Node("Reshape", {"padded", "by fours"}, {"fours"});
   m.Ints("last", {2});
   ModelBuilder::SetInt(m.Node("ReduceSum", {"fours", "last"}, {"y"}), "keepdims", 0);
+}
+
+// x with what its second axis lacks to a total behind it, or as often as the last of the pads' factors says; the total
+// may be less.
+void PadByFactors(ModelBuilder& m, int64_t total, const std::vector<int64_t>& factors) {
+  LengthOf(m, 1);
+  m.Ints("total", {total});
+  m.Ints("factors", factors);
+  m.Node("Sub", {"total", "n"}, {"missing"});
+  m.Node("Mul", {"missing", "factors"}, {"pads"});
+  m.Node("Pad", {"x", "pads"}, {"y"});
 }
 
 onnx::NodeProto& Within(onnx::GraphProto& body, const char* op, const std::vector<std::string>& inputs,
@@ -156,6 +170,26 @@ const RangeChain kPlaceChains[] = {
        m.Node("ReduceSum", {"some", "one"}, {"y"});
      }},
     {"pads up to a multiple", {2, -1}, PadToFours},
+    {"pads by factors",
+     {2, -1},
+     [](ModelBuilder& m) {
+       PadByFactors(m, 9, {0, 0, 0, 1});
+     }},
+    {"no pads for the longest",
+     {2, -1, 3},
+     [](ModelBuilder& m) {
+       PadByFactors(m, kMost, {0, 0, 0, 0, 1, 0});
+     }},
+    {"pads that cut",
+     {2, -1},
+     [](ModelBuilder& m) {
+       PadByFactors(m, 4, {0, 0, 0, 1});
+     }},
+    {"pads twice as long",
+     {2, -1},
+     [](ModelBuilder& m) {
+       PadByFactors(m, 9, {0, 0, 0, 2});
+     }},
     {"what a dropout leaves",
      {2, -1},
      [](ModelBuilder& m) {
@@ -221,6 +255,17 @@ TEST_P(RangeOfPlaces, GivesWhatItGivesOfAKnownLength) {
 
 INSTANTIATE_TEST_SUITE_P(Chains, RangeOfPlaces, ::testing::ValuesIn(kPlaceChains),
                          [](const auto& info) { return TestName(info.param.name); });
+
+TEST(OnnxPlaces, PadsByOtherFactorsAreRefused) {
+  const auto refused = [](const std::vector<int64_t>& factors) {
+    const RangeChain chain = {"", {2, -1}, [&](ModelBuilder& m) { PadByFactors(m, 9, factors); }};
+    return std::string(ModelOf(chain).Import({.dims = {{"n", DimLength(2, kMost)}}}).status().message());
+  };
+  EXPECT_THAT(refused({0, 1, 0, 0}), HasSubstr("as many pads as only the run knows")) << "before the first";
+  EXPECT_THAT(refused({0, 0, 0, -1}), HasSubstr("pads depends on the model's inputs"));
+  for (const int64_t factor : {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()})
+    EXPECT_THAT(refused({0, 0, 0, factor}), HasSubstr("pads depends on the model's inputs"));
+}
 
 TEST(OnnxPlaces, FramesOfASignal) {
   const RangeChain chain = {"", {2, -1}, [](ModelBuilder& m) {

@@ -74,6 +74,7 @@ class Numbers {
     const std::optional<Node> made = c_.MakerOf(v);
     if (made.has_value() && (made->op == "identity" || (made->op == "cast" && !IsFloat(c_.TypeOf(v).dtype))))
       return Read(made->inputs[0]);
+    if (made.has_value() && made->op == "mul" && count > 1) return Times(*made);
     if (!made.has_value() || !IsMove(*made)) return count == 1 ? absl::StatusOr<List>(List{{0, v}}) : unknown;
     // What the move makes of their places.
     List all;
@@ -94,6 +95,33 @@ class Numbers {
  private:
   // A file may ask for more than it has nodes.
   static constexpr int kMostReads = 512, kMostNumbers = 1024;
+
+  // One number, or as many as there are, by others of which one list is known, such as ones at the axes that it is of.
+  absl::StatusOr<List> Times(const Node& node) {
+    List lists[2];
+    for (const size_t i : {0, 1}) {
+      TEMPER_ASSIGN_OR_RETURN(lists[i], Read(node.inputs[i]));
+    }
+    const size_t known = c_.Known(node.inputs[0]) != nullptr ? 0 : 1;
+    const Shape& shape = c_.ShapeOf(node.output);
+    const auto fits = [](const Number& n) { return n.known > -kMostPadded && n.known < kMostPadded; };
+    List result(static_cast<size_t>(NumElements(shape)));
+    for (size_t i = 0; i < result.size(); ++i) {
+      const auto at = [&](const List& list) { return list[list.size() == 1 ? 0 : i]; };
+      const Number factor = at(lists[known]), of = at(lists[1 - known]);
+      if (shape.size() != 1 || c_.Known(node.inputs[known]) == nullptr || !fits(factor) || !fits(of))
+        return absl::UnimplementedError("pads depends on the model's inputs");
+      if (of.value == kNoValue || factor.known == 0) {
+        result[i].known = factor.known * of.known;
+        continue;
+      }
+      result[i].value = of.value;
+      if (factor.known == 1) continue;
+      const ValueId by = c_.Scalar(c_.TypeOf(of.value).dtype, static_cast<double>(factor.known));
+      TEMPER_ASSIGN_OR_RETURN(result[i].value, c_.Call("mul", {}, {of.value, by}));
+    }
+    return result;
+  }
 
   static bool IsMove(const Node& node) {
     const Move move = FindOp(node.op)->move;

@@ -142,6 +142,14 @@ void Boxes(ModelBuilder& m) {
 }
 
 const RangeChain kTwoRangeChains[] = {
+    {"the largest of each row replaced",
+     {kN, kM, 3},
+     [](ModelBuilder& m) {
+       Axis(m.Node("ArgMax", {"x"}, {"at"}), 1);
+       ModelBuilder::SetInts(m.Node("ReduceMax", {"x"}, {"largest"}), "axes", {1});
+       m.Node("Neg", {"largest"}, {"updates"});
+       Axis(m.Node("ScatterElements", {"x", "at", "updates"}, {"y"}), 1);
+     }},
     {"boxes of pixels of two sizes", {1, 2, kN, kM}, Boxes},
     {"axes that change places",
      {kN, kM, 4},

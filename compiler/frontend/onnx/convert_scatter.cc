@@ -62,6 +62,22 @@ absl::Status PadToLines(Context& c, const Shape& data, ValueId& at, ValueId& upd
   return absl::OkStatus();
 }
 
+// Makes axes whole along which all three vary alike, beside the last one: in lines behind an end, indices and updates
+// are of nothing. Those axes.
+absl::StatusOr<Varyings> MakeLinesWhole(Context& c, ValueId& data, ValueId& at, ValueId& updates) {
+  Varyings lines;
+  for (const Varying own : Varyings(c.VaryingsOf(data))) {
+    const Varying *places = c.VaryingAlong(at, own.axis), *values = c.VaryingAlong(updates, own.axis);
+    const bool alike = places != nullptr && values != nullptr && *places == own && *values == own;
+    if (own.axis == c.Rank(data) - 1 || !alike) continue;
+    for (ValueId* v : {&data, &at, &updates}) {
+      TEMPER_ASSIGN_OR_RETURN(*v, WholeAlong(c, *v, own.axis));
+    }
+    lines.push_back(own);
+  }
+  return lines;
+}
+
 // Indices along `axis` that only the run knows: each line of the axis has its own.
 absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis, const std::string& reduction) {
   const size_t rank = c.ShapeOf(n.Input(0)).size();
@@ -74,10 +90,15 @@ absl::StatusOr<ValueId> ScatterAlong(Context& c, const OnnxNode& n, int64_t axis
                           Inside(c, n.Input(1), c.ShapeOf(data).back(), along != nullptr ? along->extent : kNoValue));
   TEMPER_ASSIGN_OR_RETURN(at, c.Transpose(at, to_back));
   TEMPER_ASSIGN_OR_RETURN(ValueId updates, c.Transpose(n.Input(2), to_back));
+  Varyings lines;
+  if (c.VaryingsOf(data).size() > 1) {
+    TEMPER_ASSIGN_OR_RETURN(lines, MakeLinesWhole(c, data, at, updates));
+  }
   TEMPER_RETURN_IF_ERROR(CutUpdates(c, data, at, updates));
   const Shape shape = c.ShapeOf(data);
   TEMPER_RETURN_IF_ERROR(PadToLines(c, shape, at, updates));
   TEMPER_ASSIGN_OR_RETURN(const ValueId v, Scattered(c, data, at, updates, static_cast<int64_t>(rank) - 1, reduction));
+  c.AddVaryings(v, lines);
   return c.Transpose(v, back);
 }
 

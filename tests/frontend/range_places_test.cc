@@ -71,6 +71,26 @@ void PadByFactors(ModelBuilder& m, int64_t total, const std::vector<int64_t>& fa
   m.Node("Pad", {"x", "pads"}, {"y"});
 }
 
+// The spectrum of each of the lines along an axis.
+void Spectrum(ModelBuilder& m, int64_t axis) {
+  onnx::NodeProto& node = Axis(m.Node("DFT", {"x"}, {"y"}), axis);
+  ModelBuilder::SetInt(node, "onesided", 1);
+}
+// x without what it has more than `first` and a multiple of two, in pairs.
+void WholePairs(ModelBuilder& m, int64_t first) {
+  LengthOf(m, 1);
+  m.Ints("first", {first});
+  m.Ints("two", {2});
+  m.Ints("front", {0});
+  m.Ints("axis", {1});
+  m.Ints("pairs", {0, -1, 2});
+  m.Node("Sub", {"n", "first"}, {"steps"});
+  m.Node("Mod", {"steps", "two"}, {"over"});
+  m.Node("Sub", {"n", "over"}, {"end"});
+  m.Node("Slice", {"x", first % 2 == 0 ? "front" : "axis", "end", "axis"}, {"even"});
+  m.Node("Reshape", {"even", "pairs"}, {"y"});
+}
+
 onnx::NodeProto& Within(onnx::GraphProto& body, const char* op, const std::vector<std::string>& inputs,
                         const char* output) {
   onnx::NodeProto& node = *body.add_node();
@@ -170,6 +190,11 @@ const RangeChain kPlaceChains[] = {
        m.Node("ReduceSum", {"some", "one"}, {"y"});
      }},
     {"pads up to a multiple", {2, -1}, PadToFours},
+    {"spectra of lines", {-1, 6, 1}, [](ModelBuilder& m) { Spectrum(m, 1); }},
+    {"spectra of frames", {2, -1, 6, 1}, [](ModelBuilder& m) { Spectrum(m, 2); }},
+    {"spectra of columns", {2, 6, -1, 1}, [](ModelBuilder& m) { Spectrum(m, 1); }},
+    {"whole pairs", {2, -1}, [](ModelBuilder& m) { WholePairs(m, 2); }},
+    {"whole pairs behind one", {2, -1}, [](ModelBuilder& m) { WholePairs(m, 1); }},
     {"pads by factors",
      {2, -1},
      [](ModelBuilder& m) {

@@ -466,7 +466,8 @@ absl::StatusOr<ValueId> SliceBetween(Context& c, ValueId v, Attrs& attrs, const 
   return v;
 }
 
-// Takes what begins at an end that only the run knows; along those axes the rest of the slice takes all.
+// Takes what begins at an end that only the run knows, or goes back from what may be behind it; along those axes the
+// rest of the slice takes all.
 absl::StatusOr<ValueId> SliceFromEnds(Context& c, ValueId v, Attrs& attrs) {
   Ints starts = attrs.Ints("starts"), ends = attrs.Ints("ends"), steps = attrs.Ints("steps");
   const Ints axes = attrs.Ints("axes");
@@ -475,7 +476,12 @@ absl::StatusOr<ValueId> SliceFromEnds(Context& c, ValueId v, Attrs& attrs) {
     TEMPER_ASSIGN_OR_RETURN(const int64_t axis, Axis(axes[i], c.Rank(v)));
     const Varying* own = c.VaryingAlong(v, axis);
     const int64_t most = c.ShapeOf(v)[static_cast<size_t>(axis)];
-    if (own == nullptr || starts[i] >= 0) continue;
+    if (own == nullptr || (starts[i] >= 0 && steps[i] > 0)) continue;
+    if (starts[i] >= 0) {
+      TEMPER_ASSIGN_OR_RETURN(v, SlicedBack(c, v, Varying(*own), starts[i], ends[i], steps[i]));
+      starts[i] = 0, ends[i] = kMostExtent, steps[i] = 1;
+      continue;
+    }
     if (starts[i] <= -most && steps[i] > 0) {
       starts[i] = 0;
       continue;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/division.h"
+#include "compiler/frontend/onnx/ends.h"
 #include "compiler/frontend/onnx/extents.h"
 #include "compiler/frontend/onnx/places.h"
 #include "compiler/frontend/onnx/tensor_data.h"
@@ -175,7 +176,11 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
   }
   TEMPER_ASSIGN_OR_RETURN(const Transform t,
                           TransformOf(length, std::min(extent, MostSamples(length, half)), parts, onesided, inverse));
+  // Each signal is transformed for itself.
   ValueId v = n.Input(0);
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "DFT"));
+  TEMPER_RETURN_IF_ERROR(MustBeKnownAlong(c, v, {axis, rank - 1}, "DFT"));
+  TEMPER_ASSIGN_OR_RETURN(const Varyings signals_of, MakeWhole(c, v));
   if (t.samples < extent) {
     TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, axis, 0, t.samples));
   }
@@ -190,6 +195,7 @@ absl::Status Dft(Context& c, const OnnxNode& n) {
   result.back() = t.results();
   TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, std::move(result)));
   TEMPER_ASSIGN_OR_RETURN(v, c.Transpose(v, MovedAxis(axes, rank - 2, axis)));
+  c.AddVaryings(v, signals_of);
   return c.Set(n, v);
 }
 
@@ -272,7 +278,7 @@ std::span<const TableEntry> SignalTable() {
                                           {"HammingWindow", CosineWindow<Cosines{25.0 / 46, 21.0 / 46, 0}>},
                                           {"BlackmanWindow", CosineWindow<Cosines{0.42, 0.5, 0.08}>},
                                           {"MelWeightMatrix", MelWeightMatrix, 5},
-                                          {"DFT", Dft},
+                                          {"DFT", Dft, 1, Extents::kAlongAnyAxis},
                                           {"STFT", Stft, 2, Extents::kAlongAnyAxis}};
   return kTable;
 }

@@ -185,6 +185,24 @@ class Reader {
     return Dims{{most}, {{0, v}}};
   }
 
+  // One extent without what it is more than a multiple and a number: it goes in whole steps then.
+  absl::StatusOr<std::optional<Dims>> WholeParts(const Dims& all, const Dims& less) {
+    if (all.most.size() != 1 || all.varyings.empty() || less.most.size() != 1 || less.varyings.empty())
+      return std::nullopt;
+    const std::optional<Node> over = c_.MakerOf(less.varyings[0].extent);
+    if (!over.has_value() || over->op != "mod" || c_.MostOf(over->inputs[0]) == 0) return std::nullopt;
+    const int64_t by = Number(over->inputs[1]).value_or(0);
+    const Dims steps{{c_.MostOf(over->inputs[0])}, {{0, over->inputs[0]}}};
+    const std::optional<Context::Sum> first = SumLeft(c_, all, steps);
+    if (by < 2 || !first.has_value() || !first->terms.empty() || !first->less.empty() || first->number < 0)
+      return std::nullopt;
+    TEMPER_ASSIGN_OR_RETURN(ValueId extent, ScaledExtent(c_, over->inputs[0], 1, by));
+    TEMPER_ASSIGN_OR_RETURN(extent, ScaledExtent(c_, extent, by, 1));
+    TEMPER_ASSIGN_OR_RETURN(extent, StopsOf(c_, extent, first->number - 1, 1));
+    const int64_t most = c_.MostOf(extent);
+    return most > 0 ? std::optional(Dims{{most}, {{0, extent}}}) : std::nullopt;
+  }
+
   // Of two that are the same, or one extent without a part of it: another one, or a number that is known.
   absl::StatusOr<Dims> Difference(const Node& node) {
     if (const std::optional<int64_t> by = Number(node.inputs[1]);
@@ -195,6 +213,8 @@ class Reader {
     TEMPER_ASSIGN_OR_RETURN(const Dims all, Read(node.inputs[0]));
     TEMPER_ASSIGN_OR_RETURN(const Dims less, Read(node.inputs[1]));
     if (const std::optional<int64_t> number = Number(node.inputs[0])) return Complement(*number, less);
+    TEMPER_ASSIGN_OR_RETURN(std::optional<Dims> whole, WholeParts(all, less));
+    if (whole.has_value()) return *std::move(whole);
     TEMPER_ASSIGN_OR_RETURN(std::optional<Dims> left, DifferenceOf(c_, all, less));
     if (left.has_value()) return *std::move(left);
     if (all.most == less.most && all.varyings == less.varyings) return Dims{Ints(all.most.size(), 0), {}};

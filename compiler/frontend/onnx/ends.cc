@@ -86,6 +86,46 @@ absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& alon
   return v;
 }
 
+absl::StatusOr<ValueId> SlicedBack(Context& c, ValueId v, const Varying& along, int64_t start, int64_t end,
+                                   int64_t step) {
+  TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a slice back to the front"));
+  const int64_t axis = along.axis, most = c.ShapeOf(v)[static_cast<size_t>(axis)], least = c.LeastOf(along.extent);
+  start = std::min(start, most - 1);
+  const bool to_front = end < -most;
+  if (end < 0 && !to_front)
+    return absl::UnimplementedError("a slice back to an end that is counted from where only the run knows");
+  const int64_t before = to_front ? -1 : end;
+  if (start <= before)
+    return absl::UnimplementedError("a slice without elements of an axis whose extent only the run knows");
+  if (least > start) {  // they are always there
+    Attrs attrs;
+    attrs.Set("axes", std::vector<int64_t>{axis});
+    attrs.Set("starts", std::vector<int64_t>{start});
+    attrs.Set("ends", std::vector<int64_t>{end});
+    attrs.Set("steps", std::vector<int64_t>{step});
+    TEMPER_ASSIGN_OR_RETURN(v, WholeAlong(c, v, axis));
+    return c.Call("slice", std::move(attrs), {v});
+  }
+  if (step != -1) return absl::UnimplementedError("a slice back by steps from what may be behind the end");
+  TEMPER_ASSIGN_OR_RETURN(v, c.Slice(v, axis, before + 1, start + 1));
+  return SlicedFromEnd(c, v, Varying(*c.VaryingAlong(v, axis)), -1, -most - 1, -1);
+}
+
+namespace {
+
+// Whether `part` is never more than `all`, as the whole steps that a length has room for are not.
+bool IsWithin(const Context& c, const Dims& part, const Dims& all) {
+  const Context::Sum sum = c.SumOf(part.varyings[0].extent);
+  if (sum.terms.size() != 1 || !sum.less.empty()) return false;
+  const auto multiple = c.MultipleOf(sum.terms[0]);
+  const auto steps = multiple ? c.StopsIn(multiple->first) : std::nullopt;
+  if (!steps || steps->stride != multiple->second) return false;
+  const std::optional<Context::Sum> room = SumLeft(c, all, Dims{{c.MostOf(steps->of)}, {{0, steps->of}}});
+  return room && room->terms.empty() && room->less.empty() && room->number >= steps->more + steps->stride + sum.number;
+}
+
+}  // namespace
+
 absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const Dims& start, const Dims& end) {
   TEMPER_RETURN_IF_ERROR(MustBeOneLine(c, v, "a slice between bounds"));
   const int64_t room = c.ShapeOf(v)[static_cast<size_t>(axis)];
@@ -95,7 +135,7 @@ absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const
   const absl::Status unknown = absl::UnimplementedError("a slice between bounds that only the run knows");
   const bool open = end.varyings.empty();
   if (open ? end.most[0] < room : own == nullptr && end.most[0] > room) return unknown;
-  if (!open && own != nullptr) {
+  if (!open && own != nullptr && !IsWithin(c, end, all)) {
     TEMPER_ASSIGN_OR_RETURN(const std::optional<Dims> behind, DistanceOf(c, all, end));
     if (!behind.has_value() || behind->most[0] < 0) return unknown;
   }

@@ -16,6 +16,9 @@ absl::StatusOr<ValueId> PaddedFromEnds(Context& c, ValueId v, const Varying& alo
 // Elements along an axis that varies from `start`, which is counted from the end, to `end`: as Slice means them.
 absl::StatusOr<ValueId> SlicedFromEnd(Context& c, ValueId v, const Varying& along, int64_t start, int64_t end,
                                       int64_t step);
+// The same from `start`, which is counted from the front, back to before `end`.
+absl::StatusOr<ValueId> SlicedBack(Context& c, ValueId v, const Varying& along, int64_t start, int64_t end,
+                                   int64_t step);
 // Elements along an axis between two places of which only the run knows one or both: `end` may be known to be behind
 // all, and is no number counted from the end.
 absl::StatusOr<ValueId> SlicedBetween(Context& c, ValueId v, int64_t axis, const Dims& start, const Dims& end);

@@ -701,6 +701,12 @@ absl::StatusOr<ValueId> StopsOf(Context& c, ValueId extent, int64_t more, int64_
     stride *= inner->stride;
   }
   if (more == -1 && stride == 1) return base;
+  // Of a multiple of the stride they are one each, and some more.
+  if (const auto multiple = c.MultipleOf(base);
+      multiple && stride > 1 && multiple->second % stride == 0 && more >= -stride) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId stops, ScaledExtent(c, multiple->first, multiple->second / stride, 1));
+    return StopsOf(c, stops, (more + stride) / stride - 1, 1);
+  }
   const std::string what = StopsTold(base, more, stride);
   if (const ValueId known = c.Made(what); known != kNoValue) return known;
   const auto number = [&](int64_t n) { return c.Scalar(DType::kI64, static_cast<double>(n)); };

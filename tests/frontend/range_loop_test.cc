@@ -65,11 +65,15 @@ std::function<void(ModelBuilder&)> Of(const While& loop) {
     if (loop.reads) body.Node("Gather", {"x", "counter"}, {"row"});
     body.Node("Add", {"state", loop.reads ? "row" : "first state"}, {"sum"});
     body.Node("Tanh", {"sum"}, {"next"});
-    body.Node("Identity", {"next"}, {"told"});
     Compare(body, loop, "next counter", "goes on");
-    for (const char* output : {"goes on", "next counter", "next", "told"}) body.Output(output);
-    onnx::NodeProto& node = m.Node("Loop", {loop.turns, loop.once ? "" : "first", "start", "first state"},
-                                   {"counted", "last", each ? "each" : ""});
+    for (const char* output : {"goes on", "next counter", "next"}) body.Output(output);
+    if (each) {
+      body.Node("Identity", {"next"}, {"told"});
+      body.Output("told");
+    }
+    std::vector<std::string> results = {"counted", "last"};
+    if (each) results.push_back("each");
+    onnx::NodeProto& node = m.Node("Loop", {loop.turns, loop.once ? "" : "first", "start", "first state"}, results);
     onnx::AttributeProto& attribute = ModelBuilder::Attr(node, "body");
     attribute.set_type(onnx::AttributeProto::GRAPH);
     *attribute.mutable_g() = body.model.graph();
@@ -103,6 +107,7 @@ const RangeChain kLoopChains[] = {
     {"once at the least", {-1, 3}, Of({.once = true})},
     {"once at the least, from behind the shortest", {-1, 3}, Of({.start = 3, .once = true, .reads = false})},
     {"no more than five", {-1, 3}, Of({.turns = "five"})},
+    {"by twos, no more than five", {-1, 3}, Of({.turns = "five", .step = 2, .reads = false, .gives = "last"})},
     {"no more than there are", {-1, 3}, Of({.turns = "n"})},
     {"steps in reverse", {2, -1, 3}, Reversed(1, [](ModelBuilder& m) { AllSteps(m, 1); })},
     {"steps of one line in reverse", {-1, 1}, Reversed(0, [](ModelBuilder& m) { AllSteps(m, 0); })},
@@ -144,6 +149,7 @@ TEST(OnnxRangeLoop, EndsThatNobodyCountsAreRefused) {
     const RangeChain chain = {"", {-1, 3}, Of(loop)};
     return std::string(ModelOf(chain).Import({.dims = {{"n", DimLength(2, most)}}}).status().message());
   };
+  EXPECT_THAT(refused({.turns = "five", .step = 2}), HasSubstr("the shape of a result"));
   EXPECT_THAT(refused({.step = 2}), HasSubstr("and so does the number of turns")) << "the counter runs ahead";
   EXPECT_THAT(refused({.step = 0}), HasSubstr("more than 4096 turns are not supported"));
   EXPECT_THAT(refused({.limit = "less", .turns = "n"}), HasSubstr("and so does the number of turns"));

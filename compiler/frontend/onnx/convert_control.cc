@@ -265,6 +265,20 @@ class LoopTurns {
     const int kept = static_cast<int>(carried_.size()) + 1;
     if (body_.output_size() < kept) return absl::InvalidArgumentError("its body has too few results");
     turns_.resize(static_cast<size_t>(body_.output_size() - kept));
+    const std::vector<Bound> first = carried_;
+    const absl::Status status = TakeTurns();
+    if (status.ok() || !miscounted_) return status;
+    // A counter that goes by other steps says when the loop ends, and not how often it turns.
+    carried_ = first;
+    kept_.clear();
+    for (std::vector<Bound>& turns : turns_) turns.clear();
+    count_ = kNoValue;
+    by_condition_ = counts_ = false;
+    return TakeTurns();
+  }
+
+ private:
+  absl::Status TakeTurns() {
     TEMPER_ASSIGN_OR_RETURN(const int64_t most, MostTurns());
     ValueId goes_on = n_.Input(1) == kNoValue ? Truth(true) : n_.Input(1);
     for (int64_t turn = 0; turn < most; ++turn) {
@@ -283,7 +297,6 @@ class LoopTurns {
     return Finish();
   }
 
- private:
   ValueId Truth(bool value) {
     NDArray data(DType::kBool, {});
     data.Set(0, value ? 1 : 0);
@@ -299,12 +312,13 @@ class LoopTurns {
     std::optional<Context::Sum> above = known.has_value() ? std::nullopt : HoldsAbove(c_, condition);
     if (above.has_value()) {
       above->number += turn;  // as many turns as that
-      if (count_ == kNoValue) TEMPER_RETURN_IF_ERROR(CountBy(*above, turn));
+      if (count_ == kNoValue && counts_) TEMPER_RETURN_IF_ERROR(CountBy(*above, turn));
       if (count_ != kNoValue && *above == end_) {
         by_condition_ = true;
         return true;
       }
     }
+    miscounted_ = by_condition_ && n_.Input(0) != kNoValue;
     return std::nullopt;
   }
 
@@ -430,6 +444,8 @@ class LoopTurns {
   bool bounded_ = false;
   ValueId count_ = kNoValue;   // of turns, where only the run knows it
   Context::Sum end_;           // the same as a sum that may be less than nothing
+  bool counts_ = true;         // by its condition, where that is known to count
+  bool miscounted_ = false;    // so, and its number of turns is bounded besides
   bool by_condition_ = false;  // it is the condition that says so
 };
 

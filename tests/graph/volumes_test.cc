@@ -92,6 +92,29 @@ TEST(Volumes, WhatBelongsBehindMovesStaysThere) {
   EXPECT_EQ(b.g.nodes.back().op, "relu");
 }
 
+// Of strides, dilations and pads along the column, and of a filter that is computed.
+TEST(Volumes, WhatSlidesAlongAColumnGoesAlongARow) {
+  Builder b;
+  Attrs attrs = Builder::Ints("pads", {2, 0, 3, 0});
+  attrs.Set("strides", std::vector<int64_t>{2, 1});
+  attrs.Set("dilations", std::vector<int64_t>{3, 1});
+  ValueId x = b.Call("relu", {b.Call("conv2d", {b.Input({2, 3, 40, 1}), b.Random({4, 3, 5, 1})}, attrs)});
+  Attrs pool = Builder::Ints("kernel", {3, 1});
+  pool.Set("pads", std::vector<int64_t>{0, 0, 1, 0});
+  x = b.Call("relu", {b.Call("avg_pool2d", {x}, pool)});
+  Attrs apart = Builder::Ints("strides", {3, 1});
+  apart.Set("output_padding", std::vector<int64_t>{2, 0});
+  x = b.Call("conv_transpose2d", {x, b.Call("exp", {b.Input({4, 2, 3, 1})})}, apart);
+  b.Output(b.Call("mul", {b.Call("tanh", {x}), b.Call("sigmoid", {x})}));
+  Simplified(b.g);
+  EXPECT_EQ(Moves(b.g), 3) << Text(b.g);  // of the inputs and of the result
+  for (const Node& node : b.g.nodes) {
+    if (FindOp(node.op)->windows) {
+      EXPECT_EQ(b.g.values[node.output].type.shape[2], 1) << Text(b.g);
+    }
+  }
+}
+
 // A convolution's kernel reads planes where they lie, and the work behind it is its own.
 TEST(Volumes, AConvolutionAndWhatIsAroundItAreOneKernel) {
   Builder b;

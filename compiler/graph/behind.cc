@@ -1,6 +1,7 @@
 #include "compiler/graph/behind.h"
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 #include <set>
 
@@ -212,9 +213,17 @@ class Finder {
     made_.push_back(static_cast<int>(steps_.size()) - 1);
   }
 
+  // A slice reads a part of an axis alone, and none of it in runs that have no more of an extent than `place` says;
+  // there 0 says that all read it.
+  struct PartRead {
+    int64_t axis, end;
+    std::map<int, int64_t> place;  // by extent
+  };
+
   // From the outputs to the inputs: what nobody reads need not be made, nor what only that is made of.
   void FindUnread() {
     unread_.resize(g_.values.size());
+    parts_.resize(g_.values.size());
     for (size_t i = 0; i < g_.outputs.size(); ++i) Meet(g_.outputs[i], OfOutput(static_cast<int>(i)));
     for (int i = static_cast<int>(steps_.size()); i-- > 0;) Backward(i);
     for (const InputExtent& e : g_.input_extents) Add(g_.inputs[static_cast<size_t>(e.input)], -1);
@@ -265,6 +274,10 @@ class Finder {
     Add(step.kernel.output, at);
     std::vector<std::vector<Behind>> unread(step.kernel.inputs.size());
     const Workload::Call& first = step.kernel.workload.calls[0];
+    if (std::optional<PartRead> part = PartReadBy(step)) {
+      At(parts_, step.kernel.inputs[0]).push_back(*std::move(part));
+      return;
+    }
     if (FindOp(first.op)->counted) {
       unread[0] = OfCounted(step, first.attrs.Int("axis", 0));
     } else if (step.stages) {
@@ -319,6 +332,47 @@ class Finder {
     return unread;
   }
 
+  std::optional<PartRead> PartReadBy(const Step& step) const {
+    const Workload& w = step.kernel.workload;
+    if (w.calls.size() != 1 || FindOp(w.calls[0].op)->move != Move::kSlices) return std::nullopt;
+    const Attrs& attrs = w.calls[0].attrs;
+    const std::vector<int64_t> axes = attrs.Ints("axes"), steps = attrs.Ints("steps", {1});
+    const Shape& whole = TypeOf(step.kernel.inputs[0]).shape;
+    if (axes.size() != 1 || steps != std::vector<int64_t>{1}) return std::nullopt;
+    const int64_t axis = axes[0] < 0 ? axes[0] + std::ssize(whole) : axes[0], most = whole[static_cast<size_t>(axis)];
+    const int64_t end = attrs.Ints("ends")[0];
+    PartRead part{axis, end < 0 ? end + most : std::min(end, most)};
+    for (const Behind& b : At(found_.of, step.kernel.output)) {
+      if (b.kind == Behind::kUnread) part.place[b.extent] = std::max<int64_t>(0, ir::AsInt(b.place).value_or(0));
+    }
+    return part;
+  }
+
+  // What none of the slices of a value reads.
+  std::vector<Behind> UnreadByParts(ValueId v) const {
+    const std::vector<PartRead>& parts = At(parts_, v);
+    std::set<int> extents;
+    for (const PartRead& part : parts) {
+      for (const auto& [extent, place] : part.place) extents.insert(extent);
+    }
+    std::vector<Behind> unread;
+    for (const int extent : extents) {
+      int64_t least = kFar;
+      bool along = true;
+      for (const PartRead& part : parts) {
+        const auto place = part.place.find(extent);
+        const int64_t own = place == part.place.end() ? 0 : place->second;
+        least = std::min(least, own);
+        along = along && part.axis == parts[0].axis && own >= part.end - 1;
+      }
+      const std::optional<ExtentBound>& limit = At(found_.limits, found_.extents[static_cast<size_t>(extent)]);
+      if ((!along && least == 0) || !limit) continue;
+      unread.push_back(UnreadAlong(TypeOf(v), parts[0].axis, *limit));
+      if (!along) unread.back().place = ir::Expr(least);
+    }
+    return unread;
+  }
+
   // One more reads the value, but for what lies behind.
   void Meet(ValueId v, std::vector<Behind> behind) {
     Unread& unread = At(unread_, v);
@@ -337,6 +391,7 @@ class Finder {
 
   // What is not read of a value all of whose readers are known now, as far as the step that makes it can know the end.
   void Add(ValueId v, int step) {
+    if (!At(parts_, v).empty()) Meet(v, UnreadByParts(v));
     const Unread& unread = At(unread_, v);
     if (!unread || found_.places[static_cast<size_t>(v)]) return;
     std::vector<Behind>& facts = At(found_.of, v);
@@ -350,9 +405,10 @@ class Finder {
   const Graph& g_;
   const std::span<const ir::Func> schedules_;
   GraphBehind found_;
-  std::vector<Step> steps_;     // in order
-  std::vector<int> made_;       // by extent: the step that makes it; -1: it is an input
-  std::vector<Unread> unread_;  // by value, as far as its readers are known
+  std::vector<Step> steps_;                   // in order
+  std::vector<int> made_;                     // by extent: the step that makes it; -1: it is an input
+  std::vector<std::vector<PartRead>> parts_;  // by value
+  std::vector<Unread> unread_;                // by value, as far as its readers are known
 };
 
 }  // namespace

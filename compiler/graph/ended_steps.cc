@@ -57,7 +57,7 @@ std::optional<BehindFacts::Place> KeepsBehind(const Graph& g, const Group& group
                      std::ranges::equal(kept->args, blocks[0]->indices, same);
   if (!keeps) return std::nullopt;
   const BehindFacts facts(*stages, FactsOf(g, *kernel, behind));
-  return facts.AsCondition(condition, ranges);
+  return facts.NoBehind(condition, ranges);
 }
 
 }  // namespace

@@ -276,11 +276,12 @@ class BehindFacts::Evaluation {
   Element OfArithmetic(const Expr& e) {
     std::vector<Element> args;
     for (const Expr& arg : e->args) args.push_back(Of(arg));
+    const auto is = [&](size_t i, double number) { return args[i].is == Is::kNumber && args[i].number == number; };
+    if (e->kind == ExprKind::kAnd && (is(0, 0) || is(1, 0))) return {Is::kNumber, 0};
     const Element joined = Joined(args);
     if (joined.is != Is::kAlike) return joined;
     const bool compares = e->kind == ExprKind::kLt || e->kind == ExprKind::kLe || e->kind == ExprKind::kEq;
     if (compares && nest::UsesAny(e, vars_) && !IsConstant(e)) return {Is::kOwn};  // the place and a number of the run
-    const auto is = [&](size_t i, double number) { return args[i].is == Is::kNumber && args[i].number == number; };
     switch (e->kind) {
       case ExprKind::kAdd:
         if (is(0, -kInfinity) || is(1, -kInfinity)) return {Is::kNumber, -kInfinity};
@@ -289,7 +290,6 @@ class BehindFacts::Evaluation {
         if (is(0, -kInfinity)) return args[0];
         break;
       case ExprKind::kMul:
-      case ExprKind::kAnd:
         if (is(0, 0) || is(1, 0)) return {Is::kNumber, 0};
         break;
       case ExprKind::kDiv:
@@ -510,6 +510,20 @@ std::optional<BehindFacts::Place> BehindFacts::AsCondition(const Expr& e, const 
   return Place{limit->extent, place};
 }
 
+std::optional<BehindFacts::Place> BehindFacts::NoBehind(const Expr& e, const Simplifier& ranges) const {
+  if (std::optional<Place> mask = AsCondition(e, ranges)) return mask;
+  if (e->kind == ExprKind::kAnd) {
+    const std::optional<Place> place = NoBehind(e->args[0], ranges);
+    return place ? place : NoBehind(e->args[1], ranges);
+  }
+  if (e->kind != ExprKind::kLoad || e->dtype != DType::kBool) return std::nullopt;
+  for (const Behind& b : Of(e->buffer)) {
+    if (b.kind != Behind::kValue || b.value != 0) continue;
+    if (const Expr place = PlaceAt(b, e->args, ranges)) return Place{b.extent, place};
+  }
+  return std::nullopt;
+}
+
 std::vector<BehindFacts::Place> BehindFacts::PlacesIn(const Expr& value, const Simplifier& ranges) const {
   std::vector<Place> places;
   const auto add = [&](const Place& place) {
@@ -531,12 +545,13 @@ std::vector<BehindFacts::Place> BehindFacts::PlacesIn(const Expr& value, const S
 std::vector<Behind> BehindFacts::OfBlock(const StmtNode& block) const {
   const Simplifier ranges = RangesOf(block);
   std::vector<Behind> facts;
-  const std::optional<Place> mask = AsCondition(block.value, ranges);
+  const std::optional<Place> mask = AsCondition(block.value, ranges), no = NoBehind(block.value, ranges);
   // Of a whole step: no extent is less than 1.
-  if (mask && ir::AsInt(mask->at).value_or(0) > 0) {
-    facts.push_back({.kind = Behind::kMask, .extent = mask->extent, .shape = block.buffer->shape});
+  if (no && ir::AsInt(no->at).value_or(0) > 0) {
+    const Behind::Kind kind = mask ? Behind::kMask : Behind::kValue;
+    facts.push_back({.kind = kind, .extent = no->extent, .shape = block.buffer->shape});
     facts.back().index = IndexOf(block.indices.size());
-    facts.back().place = mask->at;
+    facts.back().place = no->at;
   }
   for (const Place& place : PlacesIn(block.value, ranges)) {
     Behind b{.extent = place.extent, .shape = block.buffer->shape, .index = IndexOf(block.indices.size())};

@@ -102,6 +102,8 @@ class BehindFacts {
   };
   // A condition that holds where an element is not behind an extent; `ranges` are those of its variables.
   std::optional<Place> AsCondition(const ir::Expr& e, const ir::Simplifier& ranges) const;
+  // Behind which place a condition is false, whatever it is where an element is not behind that.
+  std::optional<Place> NoBehind(const ir::Expr& e, const ir::Simplifier& ranges) const;
   // Behind which places, over the block's iterators, a reduction's terms change nothing.
   std::vector<Place> IdleTerms(const ir::StmtNode& block) const;
 

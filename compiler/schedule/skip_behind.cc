@@ -299,7 +299,7 @@ class Skipper {
         for (const Expr& arg : e->args) walk(arg, guard);
         return;
       }
-      const std::optional<BehindFacts::Place> inside = facts_.AsCondition(e->args[0], ranges);
+      const std::optional<BehindFacts::Place> inside = facts_.NoBehind(e->args[0], ranges);
       walk(e->args[0], guard);
       const bool is_guard = !guard && inside && inside->extent == extent_;
       if (is_guard) places.push_back(inside->at);

@@ -47,11 +47,11 @@ void Convolution(ModelBuilder& m, const char* op, int64_t kernel, const Ints& pa
   if (dilation != 1) ModelBuilder::SetInts(node, "dilations", {dilation});
   if (std::string_view(op) == "AveragePool") ModelBuilder::SetInt(node, "count_include_pad", 1);
 }
-void Recurrent(ModelBuilder& m, const char* op, int64_t gates, const char* direction) {
+void Recurrent(ModelBuilder& m, const char* op, int64_t gates, const char* direction, const char* lengths = "") {
   const int64_t directions = std::string_view(direction) == "bidirectional" ? 2 : 1;
   Weights(m, "w", {directions, gates * 5, 3});
   Weights(m, "r", {directions, gates * 5, 5});
-  onnx::NodeProto& node = m.Node(op, {"x", "w", "r"}, {"all", "last"});
+  onnx::NodeProto& node = m.Node(op, {"x", "w", "r", "", lengths}, {"all", "last"});
   ModelBuilder::SetInt(node, "hidden_size", 5);
   ModelBuilder::SetString(node, "direction", direction);
   m.Ints("zero_and_last", {0});
@@ -217,6 +217,15 @@ const RangeChain kRangeChains[] = {
     {"steps of an LSTM", {-1, 2, 3}, [](ModelBuilder& m) { Recurrent(m, "LSTM", 4, "bidirectional"); }},
     {"sequences of an LSTM", {4, -1, 3}, [](ModelBuilder& m) { Recurrent(m, "LSTM", 4, "forward"); }},
     {"steps of a GRU", {-1, 2, 3}, [](ModelBuilder& m) { Recurrent(m, "GRU", 3, "reverse"); }},
+    {"steps of sequences that end early",
+     {-1, 2, 3},
+     [](ModelBuilder& m) {
+       ShapeLike(m, "steps", {-1, -1});
+       m.Ints("least", {1, 3});
+       m.Node("Min", {"steps", "least"}, {"fewer"});
+       ModelBuilder::SetInt(m.Node("Cast", {"fewer"}, {"lengths"}), "to", onnx::TensorProto::INT32);
+       Recurrent(m, "GRU", 3, "bidirectional", "lengths");
+     }},
     {"sequences of an RNN", {4, -1, 3}, [](ModelBuilder& m) { Recurrent(m, "RNN", 1, "bidirectional"); }},
     {"a row again and again",
      {1, -1, 3},

@@ -64,6 +64,32 @@ TEST_F(BehindTest, SharesOfWhatIsNotSeenAreZero) {
   EXPECT_THAT(Known(b.Call("softmax", {seen}, Builder::Int("axis", 1))), UnorderedElementsAre("0:0:0:d0", "1:0:0:d1"));
 }
 
+// Steps of a loop read a row each, the last one first.
+TEST_F(BehindTest, RowsThatStepsReadEndWithTheSteps) {
+  const ValueId rows = b.Call("tanh", {b.Call("matmul", {whole, b.Random({kWidth, 3})})});
+  const ValueId inside = Inside();
+  const auto at = [&](ValueId v, int64_t i, Shape shape) {
+    Attrs attrs = Builder::Ints("axes", {0});
+    attrs.Set("starts", std::vector<int64_t>{i});
+    attrs.Set("ends", std::vector<int64_t>{i + 1});
+    attrs.Set("steps", std::vector<int64_t>{1});
+    return b.Reshape(b.Call("slice", {v}, std::move(attrs)), std::move(shape));
+  };
+  ValueId state = b.Random({1, 3});
+  for (int64_t i = kMost; i-- > 0;) {
+    const ValueId next = b.Call("add", {b.Call("matmul", {state, b.Random({3, 3})}), at(rows, i, {1, 3})});
+    state = b.Call("where", {at(inside, i, {1, 1}), next, state});
+  }
+  b.Output(state);
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  const auto made = std::ranges::find(b.g.nodes, std::string("tanh"), &Node::op);
+  ASSERT_NE(made, b.g.nodes.end());
+  const GraphBehind behind = BehindOf(b.g);
+  std::vector<std::string> texts;
+  for (const Behind& fact : behind.of[static_cast<size_t>(made->output)]) texts.push_back(Text(fact));
+  EXPECT_THAT(texts, ElementsAre("0:0:0:d0"));
+}
+
 TEST_F(BehindTest, AnExtentThatMayBeZeroSaysAsMuch) {
   b.g.input_extents[0].least = 0;
   EXPECT_THAT(Known(b.Call("where", {b.Reshape(Inside(), {kMost, 1}), b.Call("relu", {x}), b.Scalar(0)})),

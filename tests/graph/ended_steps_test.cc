@@ -69,6 +69,18 @@ TEST_F(EndedStepsTest, StepsBehindTheEndOfASequenceAreLeftOut) {
   EXPECT_THAT(Least("where"), ElementsAre(0, 2, 3, 0)) << "the last one is written to an output";
 }
 
+// A sequence may say besides where it ends, in numbers that no kernel knows.
+TEST_F(EndedStepsTest, StepsBehindTheEndOfAllSequencesAreLeftOut) {
+  const ValueId going = b.Input({kMostSteps}, DType::kBool);
+  b.g.inputs = {x, going, extent};
+  b.g.input_extents = {{0, 0, 2, 1}};
+  inside = b.Call("and", {going, inside});
+  LastState(/*keeps=*/true);
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  EXPECT_THAT(Least("matmul"), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Least("where"), ElementsAre(0, 2, 3, 0)) << "the last one is written to an output";
+}
+
 TEST_F(EndedStepsTest, AStateThatBecomesAnotherIsMade) {
   LastState(/*keeps=*/false);
   ASSERT_TRUE(Optimize(b.g, Target{}).ok());

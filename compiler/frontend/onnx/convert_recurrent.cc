@@ -200,10 +200,12 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   if (const Varying* batch = c.VaryingAlong(r.x, 1)) r.of_batch = {{0, batch->extent}};
   if (const Varying* steps = c.VaryingAlong(r.x, 0)) {
     r.end = steps->extent;
-    if (r.going == kNoValue) {
-      TEMPER_ASSIGN_OR_RETURN(r.going, WithinExtent(c, *steps, r.steps));
-      TEMPER_ASSIGN_OR_RETURN(r.going, c.Reshape(r.going, {r.steps, 1, 1}));
+    TEMPER_ASSIGN_OR_RETURN(ValueId there, WithinExtent(c, *steps, r.steps));
+    TEMPER_ASSIGN_OR_RETURN(there, c.Reshape(there, {r.steps, 1, 1}));
+    if (r.going != kNoValue) {  // no kernel knows that stated lengths end there too
+      TEMPER_ASSIGN_OR_RETURN(there, Binary(c, "and", r.going, there));
     }
+    r.going = there;
     TEMPER_ASSIGN_OR_RETURN(r.x, WholeAlong(c, r.x, 0));
   }
   return r;

@@ -185,6 +185,14 @@ TEST(DefaultTest, Transposes) {
   }
 }
 
+int ParallelLoops(const Kernel& kernel) {
+  int loops = 0;
+  ir::VisitStmt(kernel.main.body, [&](const ir::Stmt& s) {
+    loops += s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kParallel ? 1 : 0;
+  });
+  return loops;
+}
+
 TEST(DefaultTest, RowsAreOneKernel) {
   const char* texts[] = {
       "(f32[1,12,128,128]) softmax(0; axis=3) -> f32[1,12,128,128]; anchor=0",
@@ -201,16 +209,29 @@ TEST(DefaultTest, RowsAreOneKernel) {
     for (const Config& config : FindTemplate("default")->space(w, t).Enumerate(8)) {
       absl::StatusOr<Kernel> kernel = BuildKernel(w, "default", config, t);
       ASSERT_TRUE(kernel.ok()) << kernel.status();
-      int regions = 0;
       int64_t scratch = 0;
       ir::VisitStmt(kernel->main.body, [&](const ir::Stmt& s) {
-        regions += s->kind == ir::StmtKind::kFor && s->for_kind == ir::ForKind::kParallel ? 1 : 0;
         if (s->kind == ir::StmtKind::kAlloc) scratch = std::max(scratch, NumElements(s->buffer->shape));
       });
-      EXPECT_EQ(regions, 1) << ir::Text(kernel->main);
+      EXPECT_EQ(ParallelLoops(*kernel), 1) << ir::Text(kernel->main);
       EXPECT_LE(scratch, 768) << ir::Text(kernel->main);
     }
   }
+}
+
+// A step of a sequence, and all steps of one.
+TEST(DefaultTest, WhatIsDoneAtOnceIsDoneByOneThread) {
+  const auto loops = [](int64_t rows, const char* op) {
+    const std::string type = TypeText({rows, 112});
+    const Workload w = Parse(absl::StrCat("(", type, ") ", op, "(0) -> ", type, "; anchor=0"));
+    const Target t = HostTarget();
+    const absl::StatusOr<Kernel> kernel = BuildKernel(w, "default", FindTemplate("default")->space(w, t).At(0), t);
+    EXPECT_TRUE(kernel.ok()) << kernel.status();
+    return kernel.ok() ? ParallelLoops(*kernel) : -1;
+  };
+  EXPECT_EQ(loops(1, "tanh"), 0);
+  EXPECT_EQ(loops(4, "relu"), 0);
+  EXPECT_EQ(loops(64, "relu"), 1);
 }
 
 // max(x, x * x) reads x three times: written out for each read, 25 of them in a row would never end.

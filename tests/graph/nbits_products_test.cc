@@ -60,6 +60,20 @@ TEST_F(NBitsProducts, KeepNumbersInBlocks) {
   EXPECT_EQ(CountOps(b.g, "matmul"), 0);
 }
 
+// As steps of a sequence are.
+TEST_F(NBitsProducts, OfTheSameWeightsShareThem) {
+  const ValueId w = Blocks(DType::kU8, 64, true, true);
+  for (int i = 0; i < 2; ++i) b.Output(Product(w));
+  Run("llvm:skylake-avx512", 1e-5);
+  std::vector<std::vector<ValueId>> weights;
+  for (const Node& n : b.g.nodes) {
+    if (n.op == "matmul_nbits") weights.emplace_back(n.inputs.begin() + 1, n.inputs.end());
+  }
+  ASSERT_EQ(weights.size(), 2u);
+  EXPECT_EQ(weights[0].size(), 3u);
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
 TEST_F(NBitsProducts, KeepThoseOfWholeColumns) {
   b.Output(Product(Dequantised(All(DType::kI8, {kDepth, kColumns}), NDArray(), Scales({kColumns}))));
   b.Output(Product(Dequantised(All(DType::kI8, {kColumns, kDepth}), NDArray(), Scales({kColumns, 1})),

@@ -199,12 +199,13 @@ static absl::StatusOr<bool> WithoutName(Rewriter& r, Node& node) {
 }
 
 absl::Status MultiplyIntegers(Graph& g, const Target& t) {
+  NBitsConstants shared;
   const Rewriter::Rule rules[] = {WithoutName,
                                   [&t](Rewriter& r, Node& node) { return MultiplyDequantized(r, node, t); },
                                   PoolDequantized,
                                   MoveQuantized,
                                   TransposeDequantized,
-                                  [&t](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t); },
+                                  [&](Rewriter& r, Node& node) { return MultiplyNBits(r, node, t, shared); },
                                   ForgetLeftBits,
                                   [&t](Rewriter& r, Node& node) { return MultiplyBytes(r, node, t); },
                                   [&t](Rewriter& r, Node& node) { return MultiplyInFloats(r, node, t); },

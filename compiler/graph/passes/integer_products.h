@@ -2,6 +2,8 @@
 // zero points, and those of weights are folded to floats later.
 #pragma once
 
+#include <map>
+
 #include "compiler/graph/passes/rewriter.h"
 #include "compiler/target/target.h"
 
@@ -18,7 +20,9 @@ absl::StatusOr<bool> MoveQuantized(Rewriter& r, Node& node);
 absl::StatusOr<bool> TransposeDequantized(Rewriter& r, Node& node);
 // A product of floats by dequantised constants becomes one that keeps their numbers, of 4 or 8 bits; and one of
 // integers where its left operand may be rounded (attribute left_bits) and the target multiplies those faster.
-absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t);
+// Constants that products by one value share: by that value, and whether their left operands are rounded.
+using NBitsConstants = std::map<std::pair<ValueId, bool>, std::vector<ValueId>>;
+absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t, NBitsConstants& shared);
 // What may be rounded and was not: it is a product like others.
 absl::StatusOr<bool> ForgetLeftBits(Rewriter& r, Node& node);
 // A product of numbers of 8 bits less their zero points becomes one of bytes, where the target multiplies four at once.

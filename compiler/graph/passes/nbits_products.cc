@@ -213,7 +213,7 @@ bool Rounds(const Node& node, const Target& t, bool halves) {
 
 }  // namespace
 
-absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
+absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t, NBitsConstants& shared) {
   if (node.op != "matmul" || node.attrs.Int("trans_a", 0) != 0 || r.ShapeOf(node.inputs[1]).size() != 2 ||
       NumElements(r.ShapeOf(node.inputs[1])) < kFewestWeights || r.Constant(node.inputs[0]) != nullptr)
     return false;
@@ -249,13 +249,19 @@ absl::StatusOr<bool> MultiplyNBits(Rewriter& r, Node& node, const Target& t) {
     x = left.bytes, most = left.most;
     for (float& s : scale.as<float>()) s /= static_cast<float>(kMostOfByte);
   }
-  std::vector<ValueId> inputs = {x, r.AddConstant(std::move(numbers.bytes)), r.AddConstant(scale)};
-  if (rounds) inputs.push_back(most);
-  if (!one_zero) {
-    NDArray offset = OfBlocks(*zeros, block);
-    for (int64_t i = 0; i < offset.size(); ++i) offset.Set(i, -(offset.At(i) + numbers.added) * scale.At(i));
-    inputs.push_back(r.AddConstant(std::move(offset)));
+  // Steps of a sequence are products by the same weights.
+  std::vector<ValueId>& constants = shared[{node.inputs[1], rounds}];
+  if (constants.empty()) {
+    constants = {r.AddConstant(std::move(numbers.bytes)), r.AddConstant(scale)};
+    if (!one_zero) {
+      NDArray offset = OfBlocks(*zeros, block);
+      for (int64_t i = 0; i < offset.size(); ++i) offset.Set(i, -(offset.At(i) + numbers.added) * scale.At(i));
+      constants.push_back(r.AddConstant(std::move(offset)));
+    }
   }
+  std::vector<ValueId> inputs = {x, constants[0], constants[1]};
+  if (rounds) inputs.push_back(most);
+  if (!one_zero) inputs.push_back(constants[2]);
   Attrs attrs;
   if (one_zero && zero != 0) attrs.Set("zero", static_cast<int64_t>(zero));
   const char* op = rounds ? "matmul_nbits_i8" : "matmul_nbits";

@@ -140,6 +140,21 @@ const Kind* FindKind(std::string_view op) {
   return &*std::find_if(kinds.begin(), kinds.end(), [&](const Kind& k) { return k.onnx == op; });
 }
 
+// [directions, gates, inputs or hidden], as a matrix for each direction.
+struct Weights {
+  Shape shape;
+  std::vector<ValueId> by_direction;
+};
+
+absl::StatusOr<Weights> WeightsOf(Context& c, ValueId v) {
+  Weights w{c.ShapeOf(v), {}};
+  if (w.shape.size() != 3) return absl::InvalidArgumentError("X, W and R have rank 3");
+  for (int64_t i = 0; i < w.shape[0]; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(w.by_direction.emplace_back(), c.Element(v, 0, i));
+  }
+  return w;
+}
+
 // What one call says of all its directions.
 struct Recurrent {
   const Kind* kind;
@@ -149,6 +164,7 @@ struct Recurrent {
   bool batch_first;  // how operands and results lie
   std::vector<Activation> activations;
   double clip;
+  Weights weights = {}, recurrence = {};
   ValueId going = kNoValue;  // bool[steps, batch, 1]: whether a sequence is not over; kNoValue if none ends early
   ValueId end = kNoValue;    // how many steps there are, where only the run knows
   Varyings of_batch = {};    // of the first axis of f32[batch, hidden]
@@ -169,7 +185,7 @@ absl::StatusOr<ValueId> Going(Context& c, ValueId lengths, int64_t steps, int64_
   return Binary(c, "less", Counting(c, DType::kI32, {steps, 1, 1}), lengths);
 }
 
-absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
+absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n, Weights w, Weights recurrence) {
   Recurrent r{.kind = FindKind(n.proto.op_type()), .clip = n.Float("clip", 0)};
   if (!(r.clip >= 0)) return absl::InvalidArgumentError("clip is a bound above 0");
   const std::string direction = n.String("direction", "forward");
@@ -180,18 +196,18 @@ absl::StatusOr<Recurrent> Read(Context& c, const OnnxNode& n) {
   r.batch_first = n.Int("layout", 0) != 0;
   TEMPER_ASSIGN_OR_RETURN(r.activations, ActivationsOf(n, r.kind->activations, r.directions));
   r.x = n.Input(0);
-  const Shape weights = c.ShapeOf(n.Input(1)), recurrence = c.ShapeOf(n.Input(2));
-  if (c.Rank(r.x) != 3 || weights.size() != 3 || recurrence.size() != 3)
-    return absl::InvalidArgumentError("X, W and R have rank 3");
+  r.weights = std::move(w);
+  r.recurrence = std::move(recurrence);
+  if (c.Rank(r.x) != 3) return absl::InvalidArgumentError("X, W and R have rank 3");
   if (r.batch_first) {
     TEMPER_ASSIGN_OR_RETURN(r.x, c.Transpose(r.x, {1, 0, 2}));
   }
   const Shape& x = c.ShapeOf(r.x);
   r.steps = x[0];
   r.batch = x[1];
-  r.hidden = recurrence[2];
+  r.hidden = r.recurrence.shape[2];
   const int64_t gates = r.kind->gates * r.hidden;
-  if (weights != Shape{r.directions, gates, x[2]} || recurrence != Shape{r.directions, gates, r.hidden})
+  if (r.weights.shape != Shape{r.directions, gates, x[2]} || r.recurrence.shape != Shape{r.directions, gates, r.hidden})
     return absl::InvalidArgumentError("the shapes of X, W and R do not fit one another");
   if (r.steps < 1 || r.steps > kMostSteps)
     return absl::UnimplementedError(absl::StrCat("sequences of 1 to ", kMostSteps, " steps are supported"));
@@ -254,15 +270,14 @@ absl::StatusOr<Direction> Prepare(Context& c, const OnnxNode& n, const Recurrent
   d.activations.assign(first, first + std::ssize(r.kind->activations));
   TEMPER_RETURN_IF_ERROR(PreparePeepholes(c, n, r, i, d));
   const int64_t gates = r.kind->gates * r.hidden;
-  TEMPER_ASSIGN_OR_RETURN(d.recurrence, c.Element(n.Input(2), 0, i));
+  d.recurrence = r.recurrence.by_direction[static_cast<size_t>(i)];
   TEMPER_ASSIGN_OR_RETURN(d.h, InitialState(c, r, n.Input(5), i));
   TEMPER_ASSIGN_OR_RETURN(d.c, InitialState(c, r, n.Input(6), i));
-  TEMPER_ASSIGN_OR_RETURN(const ValueId weights, c.Element(n.Input(1), 0, i));
   ValueId rows = r.x;
   if (!c.Varies(rows)) {  // as one product
     TEMPER_ASSIGN_OR_RETURN(rows, c.Reshape(rows, {r.steps * r.batch, c.ShapeOf(rows)[2]}));
   }
-  TEMPER_ASSIGN_OR_RETURN(d.input_gates, TimesTransposed(c, rows, weights));
+  TEMPER_ASSIGN_OR_RETURN(d.input_gates, TimesTransposed(c, rows, r.weights.by_direction[static_cast<size_t>(i)]));
   d.recurrence_bias = kNoValue;
   if (n.Input(3) != kNoValue) {
     if (c.ShapeOf(n.Input(3)) != Shape{r.directions, 2 * gates})
@@ -326,8 +341,8 @@ absl::Status SetLast(Context& c, const OnnxNode& n, const Recurrent& r, std::vec
   return c.Set(n, v, output);
 }
 
-absl::Status ConvertRecurrent(Context& c, const OnnxNode& n) {
-  TEMPER_ASSIGN_OR_RETURN(const Recurrent r, Read(c, n));
+absl::Status ConvertOf(Context& c, const OnnxNode& n, Weights weights, Weights recurrence) {
+  TEMPER_ASSIGN_OR_RETURN(const Recurrent r, Read(c, n, std::move(weights), std::move(recurrence)));
   std::vector<ValueId> all, last_h, last_c;
   for (int64_t i = 0; i < r.directions; ++i) {
     TEMPER_ASSIGN_OR_RETURN(Direction d, Prepare(c, n, r, i));
@@ -347,28 +362,42 @@ absl::Status ConvertRecurrent(Context& c, const OnnxNode& n) {
   return r.kind->gates == 4 ? SetLast(c, n, r, std::move(last_c), 2) : absl::OkStatus();
 }
 
+absl::Status ConvertRecurrent(Context& c, const OnnxNode& n) {
+  TEMPER_ASSIGN_OR_RETURN(Weights weights, WeightsOf(c, n.Input(1)));
+  TEMPER_ASSIGN_OR_RETURN(Weights recurrence, WeightsOf(c, n.Input(2)));
+  return ConvertOf(c, n, std::move(weights), std::move(recurrence));
+}
+
 // Weights of 8 bits, [directions, inputs, gates], as LSTM has them. There is a scale and a zero point for each
-// direction, or for each of its gates' rows.
-absl::StatusOr<ValueId> Dequantised(Context& c, const OnnxNode& n, size_t weights, size_t scale) {
+// direction, or for each of its gates' rows. Each direction's are dequantised by themselves, for products that keep
+// the numbers.
+absl::StatusOr<Weights> Dequantised(Context& c, const OnnxNode& n, size_t weights, size_t scale) {
   const Shape shape = c.ShapeOf(n.Input(weights));
   if (shape.size() != 3) return absl::InvalidArgumentError("W and R have rank 3");
   Formula f(c, c.TypeOf(n.Input(scale)).dtype);
   const std::string dtype(Name(c.TypeOf(n.Input(scale)).dtype));
-  const auto broadcast = [&](ValueId v) -> absl::StatusOr<ValueId> {
+  const auto of_direction = [&](ValueId v, int64_t i) -> absl::StatusOr<ValueId> {
     const Shape& own = c.ShapeOf(v);
     if (own != Shape{shape[0]} && own != Shape{shape[0], shape[2]})
       return absl::InvalidArgumentError("there is a scale and a zero point for each direction, or for each column");
-    return c.Reshape(v, {shape[0], 1, own.size() == 1 ? 1 : shape[2]});
+    const int64_t columns = own.size() == 1 ? 1 : shape[2];
+    TEMPER_ASSIGN_OR_RETURN(v, c.Element(v, 0, i));
+    return c.Reshape(v, {1, columns});
   };
-  ValueId v = f.Cast(n.Input(weights), dtype.c_str());
-  if (n.Input(scale + 1) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId zero, broadcast(n.Input(scale + 1)));
-    v = f.Sub(v, f.Cast(zero, dtype.c_str()));
+  Weights result{{shape[0], shape[2], shape[1]}, {}};
+  for (int64_t i = 0; i < shape[0]; ++i) {
+    TEMPER_ASSIGN_OR_RETURN(ValueId v, c.Element(n.Input(weights), 0, i));
+    v = f.Cast(v, "i32");
+    if (n.Input(scale + 1) != kNoValue) {
+      TEMPER_ASSIGN_OR_RETURN(const ValueId zero, of_direction(n.Input(scale + 1), i));
+      v = f.Sub(v, f.Cast(zero, "i32"));
+    }
+    TEMPER_ASSIGN_OR_RETURN(const ValueId scales, of_direction(n.Input(scale), i));
+    v = f.Mul(f.Cast(v, dtype.c_str()), scales);
+    TEMPER_RETURN_IF_ERROR(f.status());
+    TEMPER_ASSIGN_OR_RETURN(result.by_direction.emplace_back(), c.Transpose(v, {1, 0}));
   }
-  TEMPER_ASSIGN_OR_RETURN(const ValueId scales, broadcast(n.Input(scale)));
-  v = f.Mul(v, scales);
-  TEMPER_RETURN_IF_ERROR(f.status());
-  return c.Transpose(v, {0, 2, 1});
+  return result;
 }
 
 // ONNX Runtime rounds inputs and states to 8 bits at each step. They stay floats here, which is nearer to what was
@@ -382,9 +411,9 @@ absl::Status DynamicQuantizeLstm(Context& c, const OnnxNode& n) {
   proto.set_op_type("LSTM");
   OnnxNode call{proto, n.opset, n.inputs};
   call.inputs.resize(8, kNoValue);
-  TEMPER_ASSIGN_OR_RETURN(call.inputs[1], Dequantised(c, n, 1, 8));
-  TEMPER_ASSIGN_OR_RETURN(call.inputs[2], Dequantised(c, n, 2, 10));
-  return ConvertRecurrent(c, call);
+  TEMPER_ASSIGN_OR_RETURN(Weights weights, Dequantised(c, n, 1, 8));
+  TEMPER_ASSIGN_OR_RETURN(Weights recurrence, Dequantised(c, n, 2, 10));
+  return ConvertOf(c, call, std::move(weights), std::move(recurrence));
 }
 
 }  // namespace

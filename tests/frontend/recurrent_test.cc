@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/rng.h"
+#include "compiler/graph/pipeline.h"
 #include "gmock/gmock.h"
 #include "tests/frontend/model_builder.h"
 
@@ -381,14 +382,15 @@ TEST(OnnxRecurrent, RefusesWhatItWouldGetWrong) {
 }
 
 // DynamicQuantizeLSTM with numbers for its weights, or the LSTM of the floats that these mean.
-ModelBuilder OfBytes(bool bytes, bool by_column) {
-  constexpr int64_t kGates = 4 * kHidden, kDirections = 2;
+ModelBuilder OfBytes(bool bytes, bool by_column, int64_t width = kInputs, int64_t hidden = kHidden) {
+  constexpr int64_t kDirections = 2;
+  const int64_t gates = 4 * hidden;
   ModelBuilder m(17);
-  m.Input("x", {kSteps, kBatch, kInputs});
+  m.Input("x", {kSteps, kBatch, width});
   Rng rng(1);
-  m.Floats("b", {kDirections, 2 * kGates}, Draw(rng, kDirections * 2 * kGates));
-  for (const auto& [name, inputs] : {std::pair{std::string("w"), kInputs}, {std::string("r"), kHidden}}) {
-    const Shape scales_shape = by_column ? Shape{kDirections, kGates} : Shape{kDirections};
+  m.Floats("b", {kDirections, 2 * gates}, Draw(rng, kDirections * 2 * gates));
+  for (const auto& [name, inputs] : {std::pair{std::string("w"), width}, {std::string("r"), hidden}}) {
+    const Shape scales_shape = by_column ? Shape{kDirections, gates} : Shape{kDirections};
     std::vector<float> scales = Draw(rng, NumElements(scales_shape));
     onnx::TensorProto* zeros = m.model.mutable_graph()->add_initializer();
     onnx::TensorProto* numbers = m.model.mutable_graph()->add_initializer();
@@ -396,27 +398,27 @@ ModelBuilder OfBytes(bool bytes, bool by_column) {
     zeros->set_name(name + "_zero");
     numbers->set_name(bytes ? name : name + "_numbers");
     for (const int64_t d : scales_shape) zeros->add_dims(d);
-    for (const int64_t d : {kDirections, inputs, kGates}) numbers->add_dims(d);
-    for (size_t i = 0; i < scales.size(); ++i) zeros->add_int32_data(static_cast<int>(100 + i));
-    std::vector<float> floats(static_cast<size_t>(kDirections * inputs * kGates));
+    for (const int64_t d : {kDirections, inputs, gates}) numbers->add_dims(d);
+    for (size_t i = 0; i < scales.size(); ++i) zeros->add_int32_data(static_cast<int>(100 + i % 30));
+    std::vector<float> floats(static_cast<size_t>(kDirections * inputs * gates));
     for (int64_t i = 0; i < std::ssize(floats); ++i) {
-      const int64_t direction = i / (inputs * kGates), k = i / kGates % inputs, gate = i % kGates;
-      const size_t scale = static_cast<size_t>(by_column ? direction * kGates + gate : direction);
+      const int64_t direction = i / (inputs * gates), k = i / gates % inputs, gate = i % gates;
+      const size_t scale = static_cast<size_t>(by_column ? direction * gates + gate : direction);
       const int number = static_cast<int>(90 + rng.Below(40));
       numbers->add_int32_data(number);
-      floats[static_cast<size_t>((direction * kGates + gate) * inputs + k)] =
+      floats[static_cast<size_t>((direction * gates + gate) * inputs + k)] =
           scales[scale] / 16 * static_cast<float>(number - zeros->int32_data(static_cast<int>(scale)));
     }
     for (float& scale : scales) scale /= 16;
     m.Floats(name + "_scale", scales_shape, scales);
-    if (!bytes) m.Floats(name, {kDirections, kGates, inputs}, floats);
+    if (!bytes) m.Floats(name, {kDirections, gates, inputs}, floats);
   }
   std::vector<std::string> operands = {"x", "w", "r", "b"};
   if (bytes) operands.insert(operands.end(), {"", "", "", "", "w_scale", "w_zero", "r_scale", "r_zero"});
   onnx::NodeProto& n = m.Node(bytes ? "DynamicQuantizeLSTM" : "LSTM", operands, {"y", "last_h", "last_c"});
   if (bytes) n.set_domain("com.microsoft");
   ModelBuilder::SetString(n, "direction", "bidirectional");
-  ModelBuilder::SetInt(n, "hidden_size", kHidden);
+  ModelBuilder::SetInt(n, "hidden_size", hidden);
   for (const char* name : {"y", "last_h", "last_c"}) m.Output(name);
   return m;
 }
@@ -431,6 +433,20 @@ TEST(OnnxRecurrent, WeightsOfBytesAreTheFloatsThatTheyMean) {
       ASSERT_EQ(got[i].shape(), want[i].shape());
       for (int64_t at = 0; at < got[i].size(); ++at) EXPECT_NEAR(got[i].At(at), want[i].At(at), 1e-5);
     }
+  }
+}
+
+TEST(OnnxRecurrent, ProductsKeepWeightsOfBytes) {
+  constexpr int64_t kWide = 128;
+  const absl::StatusOr<Target> target = ParseTarget("llvm:skylake-avx512");
+  ASSERT_TRUE(target.ok()) << target.status();
+  for (const bool by_column : {false, true}) {
+    absl::StatusOr<Graph> g = OfBytes(true, by_column, kWide, kWide).Import();
+    ASSERT_TRUE(g.ok()) << g.status();
+    ASSERT_TRUE(Optimize(*g, *target).ok());
+    // By direction one of all inputs, and one a step of a state that is not known.
+    EXPECT_EQ(std::ranges::count(g->nodes, "matmul_nbits", &Node::op), 2 * kSteps);
+    EXPECT_EQ(std::ranges::count(g->nodes, "matmul", &Node::op), 0);
   }
 }
 

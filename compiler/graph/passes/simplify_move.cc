@@ -167,12 +167,43 @@ absl::StatusOr<bool> ReduceAsTheyLie(Rewriter& r, Node& node) {
   return true;
 }
 
+// The same bytes with the last two axes changed over, one of which has one element.
+absl::StatusOr<ValueId> Turned(Rewriter& r, ValueId v, const std::string& name) {
+  Shape shape = r.ShapeOf(v);
+  std::swap(shape[2], shape[3]);
+  if (const NDArray* known = r.Constant(v)) return r.AddConstant(known->Reshaped(std::move(shape)));
+  return r.Emit("reshape", IntsAttrs("shape", std::move(shape)), {v}, name);
+}
+
+// Kernels go along rows of the result: tiles of pixels, and vectors of them, end where a row does. So what slides along
+// a column goes along a row.
+absl::StatusOr<bool> ColumnAsRow(Rewriter& r, Node& node) {
+  if (!FindOp(node.op)->windows) return false;
+  const Shape image = r.ShapeOf(node.inputs[0]), result = r.ShapeOf(node.output);
+  const int64_t wide = node.inputs.size() > 1 ? r.ShapeOf(node.inputs[1])[3] : node.attrs.Ints("kernel")[1];
+  if (wide != 1 || image[3] != 1 || result[3] != 1 || result[2] == 1) return false;
+  Attrs attrs = node.attrs;
+  for (const char* name : {"kernel", "strides", "dilations", "pads", "output_padding"}) {  // of both axes in turn
+    std::vector<int64_t> values = attrs.Ints(name);
+    for (size_t i = 0; i + 1 < values.size(); i += 2) std::swap(values[i], values[i + 1]);
+    if (!values.empty()) attrs.Set(name, std::move(values));
+  }
+  std::vector<ValueId> inputs;
+  for (const ValueId v : node.inputs) {
+    TEMPER_ASSIGN_OR_RETURN(const ValueId turned, Turned(r, v, node.name));
+    inputs.push_back(turned);
+  }
+  TEMPER_ASSIGN_OR_RETURN(const ValueId v, r.Emit(node.op, std::move(attrs), std::move(inputs), node.name));
+  r.Become(node, "reshape", IntsAttrs("shape", result), {v});
+  return true;
+}
+
 }  // namespace
 
 std::span<const Rewriter::Rule> MoveRules() {
   static const std::vector<Rewriter::Rule> rules = {RemoveIdentity,     MergeReshapes,      MergeTransposes,
                                                     TransposeToReshape, TransposedOperands, PadIntoConv,
-                                                    KeepAxesOfRows,     ReduceAsTheyLie};
+                                                    KeepAxesOfRows,     ReduceAsTheyLie,    ColumnAsRow};
   return rules;
 }
 

@@ -703,5 +703,29 @@ TEST(OnnxRangeSum, WhatIsNotKnownToBeASumIsRefused) {
               HasSubstr("add"));
 }
 
+// Reshaped to groups and back, as exporters write a GroupNormalization: nothing is moved.
+TEST(OnnxRangeSum, GroupsOfChannelsAreNormalisedWhereTheyLie) {
+  for (const int64_t groups : {1, 2}) {
+    ModelBuilder m(17);
+    m.Input("x", {2, 4, -1, -1});
+    auto* dims = m.model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape();
+    dims->mutable_dim(2)->set_dim_param("h");
+    dims->mutable_dim(3)->set_dim_param("w");
+    m.Ints("groups", {0, groups, -1});
+    m.Floats("scale", {groups}, std::vector<float>(static_cast<size_t>(groups), 2));
+    m.Floats("bias", {groups}, std::vector<float>(static_cast<size_t>(groups), 0.5F));
+    m.Node("Reshape", {"x", "groups"}, {"lines"});
+    m.Node("InstanceNormalization", {"lines", "scale", "bias"}, {"even"});
+    m.Node("Shape", {"x"}, {"shape"});
+    m.Node("Reshape", {"even", "shape"}, {"y"});
+    m.Output("y");
+    const std::map<std::string, DimLength> ranges = {{"h", DimLength(2, 4)}, {"w", DimLength(3, 5)}};
+    ExpectAsOfKnownLengths(m, ranges);
+    const absl::StatusOr<Graph> g = m.Import({.dims = ranges});
+    ASSERT_TRUE(g.ok()) << g.status();
+    EXPECT_EQ(std::ranges::count(g->nodes, "gather", &Node::op), 0);
+  }
+}
+
 }  // namespace
 }  // namespace temper

@@ -337,6 +337,11 @@ std::optional<std::pair<ValueId, int64_t>> Context::MultipleOf(ValueId extent) c
   return found == multiples_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<Context::Reshaped> Context::ReshapedFrom(ValueId v) const {
+  const auto found = reshaped_.find(v);
+  return found == reshaped_.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::optional<Context::Stops> Context::StopsIn(ValueId extent) const {
   const auto found = stops_.find(extent);
   return found == stops_.end() ? std::nullopt : std::optional(found->second);

@@ -106,6 +106,13 @@ class Context {
   void SetVaryings(ValueId v, Varyings varyings);              // in any order; those that it had are gone
   void AddVaryings(ValueId v, const Varyings& more);           // along axes whose extents were known
   std::optional<Node> MakerOf(ValueId v) const;                // the node that gives it
+  // Values of a new shape that are another one's elements, in lines: those at some places of each.
+  struct Reshaped {
+    ValueId from = kNoValue, at = kNoValue;
+    int64_t lines = 1;
+  };
+  std::optional<Reshaped> ReshapedFrom(ValueId v) const;  // nullopt: it is none
+  void SetReshaped(ValueId v, Reshaped made) { reshaped_[v] = made; }
   // Extents that are a number of times another one: that one, and the number.
   std::optional<std::pair<ValueId, int64_t>> MultipleOf(ValueId extent) const;
   void SetMultiple(ValueId extent, ValueId of, int64_t times) { multiples_[extent] = {of, times}; }
@@ -197,6 +204,7 @@ class Context {
 
   std::map<ValueId, Varyings> varyings_;
   std::map<ValueId, int64_t> most_, least_;  // by extent
+  std::map<ValueId, Reshaped> reshaped_;
   std::map<ValueId, std::pair<ValueId, int64_t>> multiples_;
   std::map<ValueId, Stops> stops_;
   std::map<ValueId, std::pair<std::vector<ValueId>, std::vector<ValueId>>> sums_;

@@ -252,6 +252,7 @@ absl::Status Reshape(Context& c, const OnnxNode& n) {
   }
   if (c.Varies(x)) {
     if (total == 0) return MustBeKnown(c, x, "Reshape");
+    if (const std::optional<ValueId> back = ReshapedBack(c, x, wanted, told)) return c.Set(n, *back);
     const bool copies = n.Int("allowzero", 0) == 0;
     const std::vector<NewAxis> to = NewAxes(said, told, c.VaryingsOf(x), copies);
     const Context::Agreements before = c.agreements();

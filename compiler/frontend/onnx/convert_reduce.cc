@@ -180,8 +180,8 @@ bool PixelsVary(Context& c, ValueId x) {
 }
 
 // Channels that are normalised in groups, over pixels of which only the run knows how many there are.
-absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n, int64_t groups, ValueId scale, ValueId bias) {
-  const ValueId x = n.Input(0);
+absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n, ValueId x, int64_t groups, ValueId scale,
+                                          ValueId bias) {
   const Shape shape = c.ShapeOf(x);
   Shape apart = shape, per_channel(shape.size() - 1, 1);
   per_channel[0] = shape[1];
@@ -198,9 +198,45 @@ absl::StatusOr<ValueId> NormalizedVarying(Context& c, const OnnxNode& n, int64_t
   return c.Call("add", {}, {v, bias});
 }
 
+// One value a group or a channel as one a channel.
+absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t groups, int64_t channels) {
+  const int64_t count = NumElements(c.ShapeOf(v));
+  if (count != groups && count != channels)
+    return absl::InvalidArgumentError("scale and bias have one value a group or channel");
+  if (count != channels) {
+    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
+    TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, {count, channels / count}));
+  }
+  return c.Reshape(v, {channels});
+}
+
+// The image whose channels are the value's in groups, each group's pixels one behind the other: as exporters write a
+// GroupNormalization. What they reshape back costs nothing then.
+std::optional<ValueId> GroupedImage(Context& c, ValueId v) {
+  const std::optional<Context::Reshaped> made = c.ReshapedFrom(v);
+  if (!made.has_value() || c.Rank(v) != 3 || c.Rank(made->from) < 3) return std::nullopt;
+  const Shape &image = c.ShapeOf(made->from), &grouped = c.ShapeOf(v);
+  const auto of_pixels = [](const Varying& varying) { return varying.axis > 1; };
+  const bool fits = image[0] == grouped[0] && grouped[1] > 0 && image[1] % grouped[1] == 0 &&
+                    std::ranges::all_of(c.VaryingsOf(made->from), of_pixels) &&
+                    std::ranges::all_of(c.VaryingsOf(v), of_pixels);
+  return fits ? std::optional(made->from) : std::nullopt;
+}
+
 absl::Status InstanceNormalization(Context& c, const OnnxNode& n) {
-  if (PixelsVary(c, n.Input(0)) && n.Input(1) != kNoValue && n.Input(2) != kNoValue) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n, c.ShapeOf(n.Input(0))[1], n.Input(1), n.Input(2)));
+  const ValueId x = n.Input(0);
+  if (PixelsVary(c, x) && n.Input(1) != kNoValue && n.Input(2) != kNoValue) {
+    const int64_t channels = c.ShapeOf(x)[1];
+    ValueId v = kNoValue;
+    if (const std::optional<ValueId> image = GroupedImage(c, x)) {
+      const int64_t all = c.ShapeOf(*image)[1];
+      TEMPER_ASSIGN_OR_RETURN(const ValueId scale, PerChannel(c, n.Input(1), channels, all));
+      TEMPER_ASSIGN_OR_RETURN(const ValueId bias, PerChannel(c, n.Input(2), channels, all));
+      TEMPER_ASSIGN_OR_RETURN(v, NormalizedVarying(c, n, *image, channels, scale, bias));
+      TEMPER_ASSIGN_OR_RETURN(v, ReshapedLike(c, v, x));
+    } else {
+      TEMPER_ASSIGN_OR_RETURN(v, NormalizedVarying(c, n, x, channels, n.Input(1), n.Input(2)));
+    }
     return c.Set(n, v);
   }
   Attrs attrs;
@@ -296,18 +332,6 @@ absl::Status LayerNormalization(Context& c, const OnnxNode& n) {
   return c.Set(n, v);
 }
 
-// One value a group or a channel as one a channel.
-absl::StatusOr<ValueId> PerChannel(Context& c, ValueId v, int64_t groups, int64_t channels) {
-  const int64_t count = NumElements(c.ShapeOf(v));
-  if (count != groups && count != channels)
-    return absl::InvalidArgumentError("scale and bias have one value a group or channel");
-  if (count != channels) {
-    TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {count, 1}));
-    TEMPER_ASSIGN_OR_RETURN(v, c.Expand(v, {count, channels / count}));
-  }
-  return c.Reshape(v, {channels});
-}
-
 absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   const Shape shape = c.ShapeOf(n.Input(0));
   const int64_t groups = n.Int("num_groups", 1);
@@ -316,7 +340,7 @@ absl::Status GroupNormalization(Context& c, const OnnxNode& n) {
   TEMPER_ASSIGN_OR_RETURN(ValueId scale, PerChannel(c, n.Input(1), groups, shape[1]));
   TEMPER_ASSIGN_OR_RETURN(ValueId bias, PerChannel(c, n.Input(2), groups, shape[1]));
   if (PixelsVary(c, n.Input(0))) {
-    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n, groups, scale, bias));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId v, NormalizedVarying(c, n, n.Input(0), groups, scale, bias));
     return c.Set(n, v);
   }
   Attrs attrs;

@@ -45,6 +45,10 @@ absl::StatusOr<ValueId> ConcatVarying(Context& c, const std::vector<ValueId>& pa
 // `x` of a new shape, `wanted` with the largest extents, of which `told` vary, and `open`, if it is none of less than
 // 0, has what is left: each element is read from where it lies.
 absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wanted, Varyings told, int64_t open);
+// The same of `x`, as `like` was made by it of a value of the shape and the extents of `x`.
+absl::StatusOr<ValueId> ReshapedLike(Context& c, ValueId x, ValueId like);
+// What `x` was made of by it, if the shape and the extents `told` are that one's. nullopt: they are not.
+std::optional<ValueId> ReshapedBack(Context& c, ValueId x, const Shape& wanted, Varyings told);
 // Moves axis `from` to stand at `to`; the others keep their order. Gives what Transpose takes.
 std::vector<int64_t> MovedAxis(size_t rank, int64_t from, int64_t to);
 

@@ -99,6 +99,18 @@ absl::StatusOr<ValueId> PlacesIn(Context& c, const Sides& from, const Sides& to)
   return place;
 }
 
+// In each line the elements that lie at some places of another one.
+absl::StatusOr<ValueId> PickedAt(Context& c, const Context::Reshaped& made, const Shape& wanted, Varyings told) {
+  const int64_t elements = NumElements(c.ShapeOf(made.from));
+  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.CallWhole("identity", {}, {made.from}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {made.lines, elements / std::max<int64_t>(made.lines, 1)}));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, made.at, 1));
+  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, wanted));
+  c.SetVaryings(v, std::move(told));
+  c.SetReshaped(v, made);
+  return v;
+}
+
 }  // namespace
 
 absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wanted, Varyings told, int64_t open) {
@@ -128,22 +140,28 @@ absl::StatusOr<ValueId> ReshapedByPlaces(Context& c, ValueId x, const Shape& wan
   TEMPER_ASSIGN_OR_RETURN(const ValueId old_count, CountOf(c, ProductOf(from)));
   TEMPER_ASSIGN_OR_RETURN(const ValueId new_count, CountOf(c, ProductOf(to)));
   if (old_count != new_count) return MustBeKnown(c, x, "a new shape");
-  const Shape old_rest(shape.begin() + static_cast<std::ptrdiff_t>(kept), shape.end());
   const Shape new_rest(wanted.begin() + static_cast<std::ptrdiff_t>(kept), wanted.end());
   TEMPER_RETURN_IF_ERROR(CheckPlaces(new_rest));
-  const int64_t lines = NumElements(std::span(shape).first(kept));
   TEMPER_ASSIGN_OR_RETURN(ValueId at, PlacesIn(c, from, to));
   TEMPER_ASSIGN_OR_RETURN(at, c.Reshape(at, {NumElements(new_rest)}));
-  TEMPER_ASSIGN_OR_RETURN(ValueId v, c.CallWhole("identity", {}, {x}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, {lines, NumElements(old_rest)}));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Gather(v, at, 1));
-  TEMPER_ASSIGN_OR_RETURN(v, c.Reshape(v, wanted));
   for (const Varying& line : own) {
     if (line.axis < static_cast<int64_t>(kept) && std::ranges::count(told, line.axis, &Varying::axis) == 0)
       told.push_back(line);
   }
-  c.SetVaryings(v, std::move(told));
-  return v;
+  return PickedAt(c, {x, at, NumElements(std::span(shape).first(kept))}, wanted, std::move(told));
+}
+
+absl::StatusOr<ValueId> ReshapedLike(Context& c, ValueId x, ValueId like) {
+  Context::Reshaped made = *c.ReshapedFrom(like);
+  made.from = x;
+  return PickedAt(c, made, c.ShapeOf(like), c.VaryingsOf(like));
+}
+
+std::optional<ValueId> ReshapedBack(Context& c, ValueId x, const Shape& wanted, Varyings told) {
+  const std::optional<Context::Reshaped> made = c.ReshapedFrom(x);
+  if (!made.has_value() || c.ShapeOf(made->from) != wanted) return std::nullopt;
+  std::ranges::sort(told, {}, &Varying::axis);
+  return c.VaryingsOf(made->from) == told ? std::optional(made->from) : std::nullopt;
 }
 
 }  // namespace temper::onnx_frontend

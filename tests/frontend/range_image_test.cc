@@ -2,6 +2,9 @@
 // or make more or fewer elements.
 #include <gmock/gmock.h>
 
+#include "compiler/graph/behind.h"
+#include "compiler/graph/extract.h"
+#include "compiler/graph/pipeline.h"
 #include "tests/frontend/range_chain.h"
 
 namespace temper {
@@ -254,6 +257,28 @@ const RangeChain kImageChains[] = {
        Axis(m.Node("Concat", {"some", "all"}, {"y"}), 1);
      }},
 };
+
+// What a convolution makes behind the end is not read by what resizes it.
+TEST(OnnxImages, ResizedImagesAreReadToTheirEnd) {
+  for (const char* mode : {"nearest", "linear", "cubic"}) {
+    const RangeChain chain = {"", {1, 2, -1, 8}, [&](ModelBuilder& m) {
+                                Weights(m, "w", {4, 2, 3, 3});
+                                ModelBuilder::SetInts(m.Node("Conv", {"x", "w"}, {"made"}), "pads", {1, 1, 1, 1});
+                                m.Ints("sizes", {1, 4, 9, 8});
+                                Resized(m, {"made", "", "", "sizes"}, {mode, "half_pixel"});
+                              }};
+    absl::StatusOr<Graph> g = ModelOf(chain).Import({.dims = {{"n", DimLength(2, kMost)}}});
+    ASSERT_TRUE(g.ok()) << g.status();
+    ASSERT_TRUE(Optimize(*g, Target{}).ok());
+    const GraphBehind behind = BehindOf(*g);
+    for (const Group& group : g->groups) {
+      const Extracted kernel = *Extract(*g, group);
+      if (kernel.workload.calls[static_cast<size_t>(kernel.workload.anchor)].op != "conv2d") continue;
+      const std::vector<Behind>& facts = behind.of[static_cast<size_t>(kernel.output)];
+      EXPECT_EQ(std::ranges::count(facts, Behind::kUnread, &Behind::kind), 1) << mode;
+    }
+  }
+}
 
 class RangeOfImages : public ::testing::TestWithParam<RangeChain> {};
 

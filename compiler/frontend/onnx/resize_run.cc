@@ -162,6 +162,17 @@ struct Course {
   ValueId last, at, scale;
 };
 
+// Places in the image, which floats say, as whole numbers that kernels know to be before its end.
+absl::StatusOr<ValueId> PlacesInside(Context& c, ValueId places, ValueId extent) {
+  TEMPER_ASSIGN_OR_RETURN(places, c.Cast(places, DType::kI64));
+  if (extent == kNoValue) return places;
+  Formula f(c, DType::kI64);
+  const ValueId last = f.Call("max", {f.Plus(extent, -1), f.Number(0)});
+  places = f.Call("min", {f.Call("max", {places, f.Number(0)}), last});
+  TEMPER_RETURN_IF_ERROR(f.status());
+  return places;
+}
+
 // By a filter that is stretched over all that becomes one element, or that leaves out what is outside: a product with a
 // matrix that the run computes. Before the axis and behind it are as many elements more as the filter may reach.
 absl::StatusOr<ValueId> Filtered(Context& c, Formula& f, ValueId x, const Resampling& r, const ResampledAxis& as,
@@ -188,9 +199,10 @@ absl::StatusOr<ValueId> Filtered(Context& c, Formula& f, ValueId x, const Resamp
   all.Set("keepdims", int64_t{1});
   const ValueId sum = f.Call("reduce_sum", {weights}, std::move(all));
   weights = f.Div(weights, f.Call("where", {f.Call("equal", {sum, none}), one, sum}));
-  const ValueId clamped = f.Cast(f.Call("min", {f.Call("max", {place, none}), course.last}), "i64");
+  const ValueId clamped = f.Call("min", {f.Call("max", {place, none}), course.last});
   TEMPER_RETURN_IF_ERROR(f.status());
-  TEMPER_ASSIGN_OR_RETURN(const ValueId places, c.Reshape(clamped, {seen}));
+  TEMPER_ASSIGN_OR_RETURN(ValueId places, c.Reshape(clamped, {seen}));
+  TEMPER_ASSIGN_OR_RETURN(places, PlacesInside(c, places, axis.in));
   const DType dtype = c.TypeOf(x).dtype;
   TEMPER_ASSIGN_OR_RETURN(x, c.Cast(x, DType::kF32));
   TEMPER_ASSIGN_OR_RETURN(x, c.Gather(x, places, axis.axis));
@@ -220,9 +232,10 @@ absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& 
   const ValueId last = f.Call("max", {f.Plus(in, -1), f.Number(0)});
   const auto inside = [&](ValueId position) { return f.Call("min", {f.Call("max", {position, f.Number(0)}), last}); };
   if (r.mode == "nearest") {
-    const ValueId nearest = f.Cast(inside(NearestTo(f, r.nearest, at)), "i64");
+    const ValueId nearest = inside(NearestTo(f, r.nearest, at));
     TEMPER_RETURN_IF_ERROR(f.status());
-    return c.Gather(x, nearest, axis.axis);
+    TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesInside(c, nearest, axis.in));
+    return c.Gather(x, places, axis.axis);
   }
   if (r.antialias || r.exclude_outside) {
     const ValueId by = scale != kNoValue ? scale : f.Div(out, f.Call("max", {in, f.Number(1)}));
@@ -234,11 +247,12 @@ absl::StatusOr<ValueId> ResampledByRun(Context& c, ValueId x, const Resampling& 
   const bool cubic = r.mode == "cubic";
   for (const int tap : cubic ? std::vector<int>{-1, 0, 1, 2} : std::vector<int>{0, 1}) {
     // What lies outside is the element at that end.
-    const ValueId place = f.Cast(inside(f.Plus(low, tap)), "i64"), distance = f.Plus(share, -tap);
+    const ValueId place = inside(f.Plus(low, tap)), distance = f.Plus(share, -tap);
     ValueId weight =
         cubic ? Cubic(f, distance, r.cubic_a, tap == 0 || tap == 1) : f.Sub(f.Number(1), f.Call("abs", {distance}));
     TEMPER_RETURN_IF_ERROR(f.status());
-    TEMPER_ASSIGN_OR_RETURN(const ValueId seen, c.Gather(x, place, axis.axis));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId places, PlacesInside(c, place, axis.in));
+    TEMPER_ASSIGN_OR_RETURN(const ValueId seen, c.Gather(x, places, axis.axis));
     TEMPER_ASSIGN_OR_RETURN(weight, LyingAlong(c, weight, axis.axis, x));
     TEMPER_ASSIGN_OR_RETURN(weight, c.Cast(weight, dtype));
     const ValueId term = sum.Mul(seen, weight);

@@ -332,6 +332,7 @@ class Finder {
     return unread;
   }
 
+  // nullopt: it is no such slice, or it is not whole steps that it does not read.
   std::optional<PartRead> PartReadBy(const Step& step) const {
     const Workload& w = step.kernel.workload;
     if (w.calls.size() != 1 || FindOp(w.calls[0].op)->move != Move::kSlices) return std::nullopt;
@@ -343,7 +344,10 @@ class Finder {
     const int64_t end = attrs.Ints("ends")[0];
     PartRead part{axis, end < 0 ? end + most : std::min(end, most)};
     for (const Behind& b : At(found_.of, step.kernel.output)) {
-      if (b.kind == Behind::kUnread) part.place[b.extent] = std::max<int64_t>(0, ir::AsInt(b.place).value_or(0));
+      if (b.kind != Behind::kUnread) continue;
+      const std::optional<int64_t> place = ir::AsInt(b.place);
+      if (!place) return std::nullopt;
+      part.place[b.extent] = std::max<int64_t>(0, *place);
     }
     return part;
   }

@@ -154,6 +154,28 @@ TEST_F(BehindTest, PlacesUpToTheLastOneReadNothingBehindIt) {
   EXPECT_EQ(Text(facts[0]), "0:0:0:d0");
 }
 
+// As where halves of channels go different ways.
+TEST_F(BehindTest, SlicesReadAsFarAsWhatReadsThem) {
+  const ValueId early = b.Call("softmax", {whole}, Builder::Int("axis", 1));
+  const ValueId inside = b.Reshape(Inside(), {kMost, 1});
+  for (const int64_t start : {0, 2}) {
+    Attrs half = Builder::Ints("axes", {1});
+    half.Set("starts", std::vector<int64_t>{start});
+    half.Set("ends", std::vector<int64_t>{start + 2});
+    const ValueId part = b.Call("matmul", {b.Call("slice", {early}, half), b.Random({2, 3})});
+    b.Output(b.Call("where", {inside, part, b.Scalar(0)}));
+  }
+  b.Output(b.Call("tanh", {x}));
+  ASSERT_TRUE(Optimize(b.g, Target{}).ok());
+  const GraphBehind behind = BehindOf(b.g);
+  std::vector<std::string> texts;
+  for (const Node& node : b.g.nodes) {
+    if (node.op != "softmax") continue;
+    for (const Behind& fact : behind.of[static_cast<size_t>(node.output)]) texts.push_back(Text(fact));
+  }
+  EXPECT_THAT(texts, ElementsAre("0:0:0:d0"));
+}
+
 // --- inputs of which nothing comes behind the end
 
 class UnreadInputTest : public BehindTest {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -78,12 +79,13 @@ absl::StatusOr<std::optional<bool>> KnownTruth(Context& c, ValueId condition) {
 std::vector<std::string> DecidersOf(Context& c, ValueId value) {
   constexpr int64_t kFew = 8;
   const Graph& g = c.graph();
+  const auto own = std::span(g.inputs).first(g.inputs.size() - static_cast<size_t>(g.hidden_inputs));  // no lengths
   std::vector<std::string> names;
   std::set<ValueId> met = {value};
   for (std::vector<ValueId> left = {value}; !left.empty();) {
     const ValueId v = left.back();
     left.pop_back();
-    const bool input = std::ranges::count(g.inputs, v) > 0;
+    const bool input = std::ranges::count(own, v) > 0;
     if (input && NumElements(c.ShapeOf(v)) <= kFew && !c.Varies(v)) names.push_back(g.values[v].name);
     const std::optional<Node> maker = c.MakerOf(v);
     if (!maker.has_value()) continue;
